@@ -1,0 +1,1 @@
+"""Load tests for DeepSeek-R1-class endpoints."""

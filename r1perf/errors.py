@@ -1,0 +1,59 @@
+"""The errors that r1perf raises; each message is one sentence for the person who ran the command.
+
+    R1perfError
+    ├── UsageError            the command, the scenario or a file that it names is wrong      exit 2
+    │   ├── ScenarioError     a key or value of a scenario (its `path` is in the sentence)
+    │   └── DatasetError      a dataset cannot be loaded (file, line and reason)
+    ├── TargetError           the target is wrong or cannot be reached before the run         exit 2
+    ├── TransportError        one HTTP exchange failed; becomes that request's outcome
+    ├── ArchiveError          a run archive cannot be written or read (disk full, damaged)
+    └── WorkerError           a worker process ended or answered what it must not
+"""
+
+
+class R1perfError(Exception):
+    """Be the root of every error that r1perf raises on purpose."""
+
+
+class UsageError(R1perfError):
+    """Say that the command, a scenario or a file that it names is wrong."""
+
+
+class ScenarioError(UsageError):
+    """Say which key or value of a scenario is wrong, and what is allowed.
+
+    `path` is the dotted path with real names (`workload.chat.max_tokens`), or "" for the whole file.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"`{path}`: {message}" if path else message)
+        self.path = path
+
+
+class DatasetError(UsageError):
+    """Say why a dataset cannot be loaded, with the file and the line where there is one."""
+
+
+class TargetError(R1perfError):
+    """Say why the target cannot be used: refused, TLS, wrong key, unknown model."""
+
+
+class TransportError(R1perfError):
+    """Say how one HTTP exchange failed.
+
+    `outcome` is the value of an `r1perf.result.Outcome` (`connect_error`, `timeout`, `stream_broken`); `reason` a short
+    stable word (`refused`, `dns`, `tls`, `stale_connection`, `first_chunk`, `between_chunks`, `total`, `eof`, `reset`).
+    """
+
+    def __init__(self, outcome: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.reason = reason
+
+
+class ArchiveError(R1perfError):
+    """Say why a run archive cannot be written or read."""
+
+
+class WorkerError(R1perfError):
+    """Say that a worker process ended, or answered what it must not."""

@@ -1,0 +1,63 @@
+"""The metrics and counters by name, with their unit, their window and their definition: the one place that lists them."""
+
+from typing import Literal
+
+import msgspec
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One distribution. `stage` says which stage a value belongs to: that of the schedule, or that in which it happened."""
+
+    name: str
+    title: str
+    unit: Literal["us", "tokens"]
+    stage: Literal["scheduled", "happened"]
+    definition: str
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("schedule_delay", "schedule delay", "us", "scheduled", "sent - scheduled: how late the generator was"),
+        Metric("ttft", "TTFT", "us", "scheduled", "first output chunk of any kind - scheduled"),
+        Metric("ttfo", "TTFO", "us", "scheduled", "first non-blank answer chunk after the last reasoning chunk - scheduled"),
+        Metric("thinking", "thinking", "us", "scheduled", "that same chunk - first reasoning chunk"),
+        Metric("itl", "ITL", "us", "happened", "each gap between successive reads that brought output chunks"),
+        Metric("itl_max", "ITL max", "us", "scheduled", "the longest such gap of a request"),
+        Metric("tpot", "TPOT", "us", "scheduled", "(last output chunk - first output chunk) / (output tokens - 1)"),
+        Metric("e2e", "E2E", "us", "scheduled", "last output chunk - scheduled; not streamed: body complete - scheduled"),
+        Metric("service_ttft", "service TTFT", "us", "scheduled", "first output chunk - sent: what most tools call TTFT"),
+        Metric("service_e2e", "service E2E", "us", "scheduled", "last output chunk - sent: what most tools call latency"),
+        Metric("connect", "connect", "us", "scheduled", "DNS + TCP + TLS, only for requests that opened a connection"),
+        Metric("input_tokens", "input tokens", "tokens", "scheduled", "prompt tokens of a request"),
+        Metric("output_tokens", "output tokens", "tokens", "scheduled", "completion tokens of a request, reasoning included"),
+        Metric("reasoning_tokens", "reasoning tokens", "tokens", "scheduled", "completion tokens that were reasoning"),
+        Metric("cached_tokens", "cached tokens", "tokens", "scheduled", "prompt tokens that came from the prefix cache"),
+    )
+}
+
+COUNTERS: dict[str, str] = {
+    "scheduled": "requests that became due (turns of conversations included), by the stage of their schedule",
+    "sent": "requests that were begun to be sent",
+    "late": "requests that were sent more than 5 ms after they were scheduled",
+    "conversations": "conversations that were begun",
+    "conversations_done": "conversations that ended with all their turns",
+    "abandoned_turns": "turns that were never scheduled since an earlier turn of their conversation failed or the window ended",
+    "chunks": "output chunks, in the stage in which they happened",
+    "coalesced": "output chunks that shared a read with the chunk before them",
+    "window_output_tokens": "output tokens spread over the request's own chunks, in the stage in which they happened",
+    "input_tokens": "input tokens of ended requests",
+    "output_tokens": "output tokens of ended requests",
+    "reasoning_tokens": "reasoning tokens of ended requests",
+    "cached_tokens": "cached input tokens of ended requests",
+    "tokens_from_server": "requests whose tokens the server counted",
+    "tokens_from_tokenizer": "requests whose tokens were counted by a tokenizer here",
+    "tokens_from_chunks": "requests whose tokens were taken to be their chunks",
+    "no_answer": "requests that ended well without an answer",
+    "length_mismatch": "requests whose length was ordered and came out different",
+    "reasoning_hidden": "requests whose reasoning was counted but not streamed",
+    "not_streamed": "requests for which ttft, itl and tpot are not applicable",
+    "connections": "connections that were opened",
+    "backoff_ns": "how long closed sessions paused after failures, in ns",
+}
+"""Counters beside the outcomes; an outcome counts under `outcome.<name>`, its reasons under `reason.<outcome>.<reason>`."""

@@ -1,0 +1,64 @@
+"""The planned run: every arrival's time, workload and item, from the seed; `plan()` makes it, `shard()` parts it."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """A part of the window with a name. Offsets count from t0 in ns; `end_ns` is None where requests or sessions end it."""
+
+    index: int
+    name: str
+    start_ns: int
+    end_ns: int | None
+    judged: bool
+    says: str  # one line for people: "poisson 10/s"
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """The start of one conversation."""
+
+    index: int  # in the whole schedule, over all shards
+    offset_ns: int  # from t0
+    stage: int
+    workload: str
+    item: int  # index of the conversation in the workload's dataset
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    """Closed-loop sessions: session s of `count` takes items s, s + count, s + 2 count, ... of its stage's stream, lazily.
+
+    A shard holds the sessions `first, first + step, ...`; what a session does never depends on the shards.
+    """
+
+    stage: int
+    workload: str | None  # None: chosen by weight for each conversation
+    count: int
+    first: int
+    step: int
+    start_ns: int
+    end_ns: int | None  # no turn starts after it
+    ramp_up_ns: int  # session s starts s * ramp_up_ns after start_ns
+    think_time_ns: int
+    conversations: int | None  # of all sessions together; None: until end_ns
+
+
+class Schedule(Protocol):
+    """A plan or a shard of one."""
+
+    stages: tuple[Stage, ...]
+    sessions: tuple[Sessions, ...]
+
+    def __iter__(self) -> Iterator[Arrival]:
+        """Go through the open-loop arrivals in order of time."""
+
+    def conversation(self, sessions: Sessions, session: int, n: int) -> Arrival | None:
+        """Return the n-th conversation of one closed session (offset_ns 0), or None when its share is used up."""
+
+    def shard(self, i: int, n: int) -> "Schedule":
+        """Return worker i's part of n; the n parts are disjoint and together the whole."""
+
+    def digest(self) -> str:
+        """Return a short hash of the whole schedule: equal for every shard of one plan."""

@@ -1,0 +1,106 @@
+"""Where the load goes and how to speak to it."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from r1perf.units import Duration, Tokens
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+"""A name that becomes a log tag, a database tag, a selector and a test id."""
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long each part of a request may take; `connect` covers DNS, TCP and TLS; `total` counts from `sent_ns`."""
+
+    connect: Duration = Duration.parse("5s")
+    first_chunk: Duration = Duration.parse("5m")
+    between_chunks: Duration = Duration.parse("60s")
+    total: Duration = Duration.parse("10m")
+
+
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the target costs, in USD: per million tokens, or per GPU and hour (with `target.system`)."""
+
+    input_per_1m: float | None = None
+    cached_per_1m: float | None = None
+    output_per_1m: float | None = None
+    gpu_hour: float | None = None
+
+
+class System(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What serves the target; stated, not measured."""
+
+    gpu: str | None = None
+    gpus: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    nodes: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    prefill_gpus: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    decode_gpus: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    engine: str | None = None
+    precision: str | None = None
+    region: str | None = None
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One endpoint under load.
+
+    `url` is the base (".../v1"); `endpoint` is appended to it. `provider` names a dialect or "auto"; `reasoning` says how
+    thinking arrives: "field" (a field of its own), "tags" (`<think>` in the text), "prefilled" (the same without the
+    opening tag), "none", or "auto". `api_key_env` names an environment variable; the key itself is never kept here.
+    """
+
+    url: str
+    model: str
+    name: str | None = None  # default: host/model
+    provider: str = "auto"
+    reasoning: Literal["auto", "field", "tags", "prefilled", "none"] = "auto"
+    endpoint: Literal["chat/completions", "completions"] = "chat/completions"
+    stream: bool = True
+    engine: Literal["fast", "openai"] = "fast"
+    api_key_env: str | None = None
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    verify_tls: bool = True
+    timeouts: Timeouts = Timeouts()
+    wait_ready: Duration | None = None
+    max_in_flight: Annotated[int, msgspec.Meta(gt=0)] = 2000
+    price: Price = Price()
+    system: System = System()
+
+
+class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Sampling parameters that are sent as they are; absent ones are not sent."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: int | None = None
+    seed: int | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to send, in the tool's own terms; a dialect turns it into bytes.
+
+    `output_tokens` orders an exact length (`ignore_eos` where the server has it); `max_tokens` only bounds it.
+    `body`, where given, is a whole request body of the user's own: only model, stream and stream_options are set in it.
+    `keep_answer` is how many characters of the answer (never of the reasoning) the reply carries; 0 keeps none.
+    """
+
+    messages: tuple[Message, ...] = ()
+    prompt: str | None = None  # completions
+    model: str
+    max_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    sampling: Sampling = Sampling()
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    body: dict[str, Any] | None = None
+    keep_answer: int = 0
