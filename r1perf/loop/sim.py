@@ -103,6 +103,11 @@ class _SimWatch:
         self.events = events
         self._loop.watches[self.fd] = self
 
+    def fire(self) -> None:
+        """Call back, unless it was stopped meanwhile."""
+        if self.events:
+            self.callback()
+
     def stop(self) -> None:
         self.events = 0
 
@@ -234,7 +239,7 @@ class SimLoop:
         """Make a watched descriptor ready: its callback runs in the loop's next turn."""
         watch = self.watches.get(fd)
         if watch is not None and watch.events:
-            self._ready.append(lambda: watch.callback() if watch.events else None)  # type: ignore[func-returns-value]
+            self._ready.append(watch.fire)
 
     def resolve(self, host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
         if host not in self.addresses:
