@@ -1,5 +1,6 @@
 """What is asked: conversations by index. One file a dataset; a dataset is a struct, `load()` gives its conversations."""
 
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -53,5 +54,9 @@ class Items(Protocol):
 class Dataset(Protocol):
     """A dataset as a scenario names it (a tagged struct)."""
 
-    def load(self, seed: int) -> Items:
-        """Load it, deriving its own random streams from the seed; raises DatasetError with file, line and reason."""
+    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+        """Load it, deriving its own random streams from the seed; raises DatasetError with file, line and reason.
+
+        Relative paths are taken from `base`, the scenario file's folder. `salt` is one text for the whole run (its id): with
+        `cache = "bust"` it makes the prompts of this run differ from those of every other run of the same seed.
+        """
