@@ -22,7 +22,7 @@ class _Task:
 
     __slots__ = ("_greenlet",)
 
-    def __init__(self, greenlet: gevent.Greenlet) -> None:
+    def __init__(self, greenlet: "gevent.Greenlet[..., object]") -> None:
         self._greenlet = greenlet
 
     def cancel(self) -> None:
@@ -69,7 +69,7 @@ class _Watch:
     __slots__ = ("_callback", "_io")
 
     def __init__(self, fd: int, callback: Callable[[], object]) -> None:
-        self._io = get_hub().loop.io(fd, READ)
+        self._io: Any = get_hub().loop.io(fd, READ)  # the stubs lack `active` and `events`
         self._callback = callback
 
     def start(self, events: int = READ) -> None:

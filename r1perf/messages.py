@@ -1,0 +1,90 @@
+"""What collector and worker say to each other, whatever carries it: a pipe here, Locust's messages in a swarm.
+
+    collector                       worker
+        Assign  ->                          load, plan, connect
+                <-  Ready | Refused
+        Go      ->                          t0 has been announced
+                <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
+        Ack     ->
+        Halt    ->                          no new arrivals; drain
+                <-  Done                    every request has ended, every snapshot is acknowledged
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Assign(msgspec.Struct, frozen=True, tag=True):
+    """Give a worker its shard of a run."""
+
+    run_id: str
+    worker: str  # its name in the run: "0", "1", ...
+    shard: int
+    shards: int
+    scenario: dict[str, Any]  # as resolved
+    base: str  # relative paths of the scenario are relative to this folder
+    folder: str  # where the worker writes its own files
+    interval_ns: int
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """Say that a worker has loaded, planned and reached the target."""
+
+    digest: str  # of schedule, data files and versions: equal on every worker, or the run is refused
+    wall_offset_ns: int  # wall - monotonic
+    pid: int
+    host: str
+    notes: list[str]  # warnings for people
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """Say in one sentence why the run cannot begin."""
+
+    sentence: str
+
+
+class Go(msgspec.Struct, frozen=True, tag=True):
+    """Announce when interval 0 begins, on the wall clock."""
+
+    t0_wall_ns: int
+
+
+class Report(msgspec.Struct, frozen=True, tag=True):
+    """Hand over every snapshot (encoded) that is not yet acknowledged, in order."""
+
+    snapshots: list[bytes]
+
+
+class Ack(msgspec.Struct, frozen=True, tag=True):
+    """Say that all snapshots up to and with interval k are merged."""
+
+    k: int
+
+
+class Halt(msgspec.Struct, frozen=True, tag=True):
+    """Ask for the end: no new arrivals, then wait `drain_ns` (None: as the scenario says) and cancel what is left."""
+
+    drain_ns: int | None = None
+
+
+class Stopping(msgspec.Struct, frozen=True, tag=True):
+    """Say that a worker begins to end before its schedule does, and why; `wrong_target` makes the exit code 2."""
+
+    reason: str
+    wrong_target: bool = False
+    failed: bool = False  # the worker itself cannot go on (disk full)
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """Say that a worker has ended: all its requests have an outcome, all its snapshots are acknowledged."""
+
+    snapshots: int
+
+
+ToWorker = Assign | Go | Ack | Halt
+ToCollector = Ready | Refused | Report | Stopping | Done
+
+encode = msgspec.msgpack.Encoder().encode
+decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode
+decode_to_collector = msgspec.msgpack.Decoder(ToCollector).decode
