@@ -56,6 +56,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     health: Health
     in_flight: list[tuple[str, int]]  # per workload, at the flip
     ended: list[tuple[int, int]]  # stages that ended in the interval: (stage, offset from t0 in ns)
+    t0_ns: int = 0  # the worker's monotonic time of t0: the origin of the stamps in its requests file
+    clock_step_ns: int = 0  # how far the worker's wall clock has moved against its monotonic clock since t0
 
 
 encode = msgspec.msgpack.Encoder().encode
