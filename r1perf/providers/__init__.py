@@ -54,6 +54,7 @@ class Facts(msgspec.Struct):
     stray: int = 0  # events whose data was neither JSON nor [DONE]: ignored
     stray_text: str | None = None  # the last of them, shortened
     whole: bool = False  # one JSON object came where an event stream was ordered
+    fallbacks: int = 0  # how many other deployments a gateway tried (LiteLLM)
 
 
 class Decoder(Protocol):
