@@ -1,4 +1,4 @@
-"""The planned run: every arrival's time, workload and item, from the seed; `plan()` makes it, `shard()` parts it."""
+"""The planned run as others see it: stages, arrivals, sessions, and what a schedule can be asked."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -7,7 +7,12 @@ import msgspec
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """A part of the window with a name. Offsets count from t0 in ns; `end_ns` is None where requests or sessions end it."""
+    """A part of the window with a name. Offsets count from t0 in ns; `end_ns` is None where requests or sessions end it.
+
+    A stage that comes after one without a known end has `follows`, the index of that stage: its offsets count from the
+    moment when the last session of that stage has ended, on each worker by itself. For `drain` after such a stage: from
+    the moment when nothing of it is left to send.
+    """
 
     index: int
     name: str
@@ -15,6 +20,7 @@ class Stage(msgspec.Struct, frozen=True):
     end_ns: int | None
     judged: bool
     says: str  # one line for people: "poisson 10/s"
+    follows: int | None = None
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -30,7 +36,9 @@ class Arrival(msgspec.Struct, frozen=True):
 class Sessions(msgspec.Struct, frozen=True):
     """Closed-loop sessions: session s of `count` takes items s, s + count, s + 2 count, ... of its stage's stream, lazily.
 
-    A shard holds the sessions `first, first + step, ...`; what a session does never depends on the shards.
+    A shard holds the sessions `first, first + step, ...`; what a session does never depends on the shards. Sessions may
+    go on through several stages: `stage` is the one in which they start, and a conversation that starts later belongs,
+    as any later turn does, to the stage of its own time. Offsets count as those of `stage` do.
     """
 
     stage: int
@@ -41,15 +49,21 @@ class Sessions(msgspec.Struct, frozen=True):
     start_ns: int
     end_ns: int | None  # no turn starts after it
     ramp_up_ns: int  # session s starts s * ramp_up_ns after start_ns
-    think_time_ns: int
+    think_time_ns: int  # between the end of a conversation and the session's next
     conversations: int | None  # of all sessions together; None: until end_ns
+    base: int = 0  # where this group's items and arrival indexes begin, so that no two groups share any
 
 
 class Schedule(Protocol):
     """A plan or a shard of one."""
 
-    stages: tuple[Stage, ...]
-    sessions: tuple[Sessions, ...]
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Return all stages in order; the last is `drain`, a home for what happens after the window."""
+
+    @property
+    def sessions(self) -> tuple[Sessions, ...]:
+        """Return the closed-loop sessions of this shard."""
 
     def __iter__(self) -> Iterator[Arrival]:
         """Go through the open-loop arrivals in order of time."""
@@ -62,3 +76,9 @@ class Schedule(Protocol):
 
     def digest(self) -> str:
         """Return a short hash of the whole schedule: equal for every shard of one plan."""
+
+
+WARMUP, COOLDOWN, DRAIN = "warmup", "cooldown", "drain"
+
+RESERVED = (WARMUP, COOLDOWN, DRAIN)
+"""Stage names that a scenario may not use; neither may it use `live-...`, the stages of the web UI."""

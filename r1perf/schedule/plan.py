@@ -1,0 +1,159 @@
+"""Plan a run: the main arrivals, those of workloads with their own, merged by time; then items for everyone."""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Ramp, Stream
+from r1perf.errors import ScenarioError
+from r1perf.schedule.closed import UNKNOWN, groups
+from r1perf.schedule.draft import AFTER, BEFORE, WINDOW, Draft, Ints, Share
+from r1perf.schedule.layout import lay_main, length_ns, processes_of
+from r1perf.schedule.model import COOLDOWN, DRAIN, WARMUP, Sessions
+from r1perf.schedule.planned import Plan
+from r1perf.units import Duration
+
+
+def plan(
+    shares: Mapping[str, Share],
+    arrivals: AnyArrivals | None,
+    *,
+    seed: int,
+    duration: Duration | None = None,
+    requests: int | None = None,
+    warmup: Duration | None = None,
+    cooldown: Duration | None = None,
+) -> Plan:
+    """Plan the whole run from the seed; raises ScenarioError where the parts do not make a run.
+
+    `requests` (warmup and cooldown apart) ends the window instead of `duration`; it counts requests where conversations
+    have one turn, and expected turns otherwise. With stages, `duration` stretches them all to this sum. Times, workload
+    choices and items come from streams of their own, those of a stage named after it: a change to one stage, one weight
+    or the warmup leaves the rest as it was. Items count up from 0 in each workload, in the window's order first.
+    """
+    draft, before, after = Draft(shares, seed), int(warmup or 0), int(cooldown or 0)
+    window = None if duration is None else int(duration)
+    own = {name: share.arrivals for name, share in shares.items() if share.arrivals is not None}
+    processes = processes_of(arrivals, duration)
+    if processes:
+        lay_main(draft, processes, duration=window, requests=requests, warmup=before, cooldown=after)
+        if own and draft.end_ns is None:
+            raise ScenarioError("arrivals", "must end by duration where a workload has arrivals of its own")
+    else:
+        _lay_own(draft, own, duration=window, requests=requests, warmup=before, cooldown=after)
+    for name, process in own.items():
+        if isinstance(process, Open):
+            _draw_own(draft, name, process, requests=requests, warmup=before, cooldown=after)
+    times_ns, which, stage_of, section = _merged(draft)
+    if own and requests is not None:
+        # Stages' own counts cannot see the other workloads' arrivals: cut where everybody's turns add up.
+        turns = np.array([shares[name].turns for name in draft.names])
+        keep = section != WINDOW
+        keep |= np.cumsum(np.where(keep, 0.0, turns[which])) < requests + turns[which] - 1e-9
+        cut = not keep.all()
+        times_ns, which, stage_of, section = times_ns[keep], which[keep], stage_of[keep], section[keep]
+        if cut or draft.end_ns is None:
+            draft.loose, draft.end_ns = True, int(times_ns[section == WINDOW].max()) + 1
+    _close(draft)
+    return Plan(
+        seed=seed, stages=tuple(draft.stages), sessions=_sessions(draft, own, len(times_ns)), workloads=draft.names, mix=draft.mix,
+        times_ns=times_ns, stage_of=stage_of, workload_of=which, items=_items(which, section, len(draft.names)),
+    )  # fmt: skip
+
+
+def _lay_own(
+    draft: Draft, own: Mapping[str, AnyStage], *, duration: int | None, requests: int | None, warmup: int, cooldown: int
+) -> None:
+    """Lay out the one stage of a run in which every workload has arrivals of its own."""
+    lengths = [length_ns(process) for process in own.values()]
+    length = duration
+    if length is None and requests is None and None not in lengths:
+        length = max(n for n in lengths if n is not None)
+    if length is None and (requests is None or any(isinstance(process, Closed) for process in own.values())):
+        raise ScenarioError("duration", "is missing: workloads with arrivals of their own need to know when the window ends")
+    if warmup:
+        draft.stage(WARMUP, 0, warmup, False, "each workload at its starting rate")
+    draft.end_ns = None if length is None else warmup + length
+    draft.stage("main", warmup, draft.end_ns, True, "; ".join(f"{name}: {process.says()}" for name, process in own.items()))
+    if cooldown:
+        if draft.end_ns is None:
+            raise ScenarioError("cooldown", "needs a window that ends by duration")
+        draft.stage(COOLDOWN, draft.end_ns, draft.end_ns + cooldown, False, "each workload at its last rate")
+
+
+def _draw_own(draft: Draft, name: str, process: Open, *, requests: int | None, warmup: int, cooldown: int) -> None:
+    """Draw one workload's own arrivals over warmup, window and cooldown."""
+    turns, which, stream = draft.shares[name].turns, draft.names.index(name), Stream(draft.seed, "times", "workload", name)
+    window = None if draft.end_ns is None else draft.end_ns - warmup
+    own = None if isinstance(process, Ramp) and not process.hold else length_ns(process)  # a ramp holds its end rate
+    length = min((n for n in (own, window) if n is not None), default=None)
+    wanted = process.requests if process.requests is not None else requests
+    count = None if wanted is None else math.ceil(wanted / turns)
+    start, end = (process.at_rate(rate) for rate in process.rates())
+    pieces = [(process, stream, warmup, length, count, WINDOW)]
+    if warmup:
+        pieces.append((start, stream / WARMUP, 0, warmup, None, BEFORE))
+    if cooldown and draft.end_ns is not None:
+        pieces.append((end, stream / COOLDOWN, draft.end_ns, cooldown, None, AFTER))
+    for law, own_stream, start_ns, piece, most, section in pieces:
+        times_ns = draft.times(law, own_stream, start_ns, piece, most, turns)
+        draft.add(times_ns, np.full(len(times_ns), which, dtype=np.int64), section, None)
+
+
+def _merged(draft: Draft) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return times, workloads, stages and sections of all arrivals, by time; equal times keep the order of drawing."""
+    empty = np.empty(0, dtype=np.int64)
+    starts = np.array([stage.start_ns for stage in draft.stages])
+    stages = [
+        np.searchsorted(starts, part.times_ns, side="right") - 1 if part.stage is None else np.full(len(part.times_ns), part.stage)
+        for part in draft.drawn
+    ]
+    times_ns = np.concatenate([empty, *(part.times_ns for part in draft.drawn)])
+    order = np.argsort(times_ns, kind="stable")
+    which = np.concatenate([empty, *(part.workload_of for part in draft.drawn)])[order]
+    section = np.concatenate([empty, *(np.full(len(part.times_ns), part.section) for part in draft.drawn)])[order]
+    return times_ns[order], which, np.concatenate([empty, *stages])[order].astype(np.int64), section
+
+
+def _close(draft: Draft) -> None:
+    """End the last stage of the window, and append the home of what happens after it."""
+    if draft.stages[-1].name == COOLDOWN:
+        end_ns = draft.stages[-1].end_ns or 0
+        draft.stage(DRAIN, end_ns, None, False, "what is in flight")
+        return
+    last = draft.stages[-1]
+    if draft.loose:
+        draft.stages[-1] = msgspec.structs.replace(last, end_ns=None)
+    unknown = draft.loose or draft.end_ns is None
+    draft.stage(DRAIN, draft.end_ns or 0, None, False, "what is in flight", last.index if unknown else None)
+
+
+def _sessions(draft: Draft, own: Mapping[str, AnyStage], base: int) -> tuple[Sessions, ...]:
+    """Return all groups of sessions; their items and indexes begin after the open-loop arrivals'."""
+    made = list(groups(draft.spans, base))
+    base = max((s.base + (s.conversations if s.conversations is not None else UNKNOWN) for s in made), default=base)
+    for name, process in own.items():
+        if isinstance(process, Closed):
+            window = draft.stages[-1].start_ns
+            end_ns = window if process.duration is None else min(window, int(process.duration))
+            wanted = None if process.requests is None else math.ceil(process.requests / draft.shares[name].turns)
+            made.append(
+                Sessions(
+                    stage=0, workload=name, count=process.sessions, first=0, step=1, start_ns=0, end_ns=end_ns,
+                    ramp_up_ns=int(process.ramp_up), think_time_ns=int(process.think_time), conversations=wanted, base=base,
+                )
+            )  # fmt: skip
+            base += UNKNOWN if wanted is None else wanted
+    return tuple(made)
+
+
+def _items(which: Ints, section: Ints, workloads: int) -> Ints:
+    """Number each workload's arrivals: those of the window first, so that warmup and cooldown do not shift them."""
+    items = np.empty(len(which), dtype=np.int64)
+    for workload in range(workloads):
+        places = np.flatnonzero(which == workload)
+        order = places[np.argsort(section[places], kind="stable")]
+        items[order] = np.arange(len(order))
+    return items
