@@ -53,11 +53,13 @@ clean:
 	rm -rf .venv .cache dist site .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find r1perf tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Pins the whole closure, all extras and the build backend included, from a fresh environment with the newest versions.
+# Pins the whole closure, all extras and the build backend included, with the newest versions that install from wheels alone.
+# Run it with the oldest Python that is supported (`make constraints PYTHON=/usr/bin/python3` on Debian 12, which has 3.11.2):
+# some packages want a later patch release of 3.11.
 constraints:
 	rm -rf .cache/pins
 	$(PYTHON) -m venv --without-pip .cache/pins
-	$(PYTHON) -m pip --disable-pip-version-check --python .cache/pins/bin/python install --quiet '.[dev]' 'hatchling' 'editables'
+	$(PYTHON) -m pip --disable-pip-version-check --python .cache/pins/bin/python install --quiet --only-binary :all: '.[dev]' hatchling editables
 	(echo '# Exact versions of a tested install, all extras included. Written by `make constraints`.' && \
 	  $(PYTHON) -m pip --python .cache/pins/bin/python freeze --exclude r1perf) > constraints.txt.new
 	mv constraints.txt.new constraints.txt
