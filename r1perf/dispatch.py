@@ -70,9 +70,9 @@ def dispatch(
     t0_ns: int,
     prepare: Callable[[Arrival], P],
     start: Callable[[Arrival, int, P], None],
-    stopped: Callable[[], bool],
+    stopped: Event,
 ) -> None:
-    """Call `start(arrival, scheduled_ns, prepared)` at each arrival's time, in order, until they end or `stopped()`.
+    """Call `start(arrival, scheduled_ns, prepared)` at each arrival's time, in order, until they end or `stopped` is set.
 
     `start` must not wait (it spawns). An arrival whose time has passed is started at once: late, never skipped. Rendering
     happens between arrivals, up to `AHEAD` of them in advance; one that could not be rendered in time is rendered late.
@@ -90,7 +90,7 @@ def dispatch(
         if not ready:
             return
         due_ns = t0_ns + ready[0][0].offset_ns
-        while not exhausted and len(ready) < AHEAD and loop.now_ns() < due_ns - SLACK_NS and not stopped():
+        while not exhausted and len(ready) < AHEAD and loop.now_ns() < due_ns - SLACK_NS and not stopped.is_set():
             arrival = next(coming, None)
             if arrival is None:
                 exhausted = True
@@ -98,9 +98,7 @@ def dispatch(
                 ready.append((arrival, prepare(arrival)))
                 # Rendering may take its time: let responses be read between two of them.
                 loop.sleep_until(loop.now_ns())
-        if loop.now_ns() < due_ns:
-            loop.sleep_until(due_ns)
-        if stopped():
+        if stopped.wait(due_ns):
             return
         arrival, prepared = ready.popleft()
         start(arrival, due_ns, prepared)

@@ -29,6 +29,15 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_per_1m: float | None = None
     gpu_hour: float | None = None
 
+    def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float | None:
+        """Price tokens in USD; `cached_tokens` are part of `input_tokens`. None where no price per token is known."""
+        if self.input_per_1m is None and self.output_per_1m is None:
+            return None
+        full = self.input_per_1m or 0.0
+        cached = full if self.cached_per_1m is None else self.cached_per_1m
+        fresh = input_tokens - cached_tokens
+        return (fresh * full + cached_tokens * cached + output_tokens * (self.output_per_1m or 0.0)) / 1e6
+
 
 class System(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What serves the target; stated, not measured."""

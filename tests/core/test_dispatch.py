@@ -17,6 +17,7 @@ def arrivals(*offsets_ms):
 def drive(planned, *, prepare_ms=0.0, service_ms=60_000, stop_after=None):
     """Dispatch on virtual time; return (index, scheduled offset ms, start offset ms) of each start."""
     loop, started = SimLoop(start_ns=0), []
+    stopped = loop.event()
 
     def prepare(arrival):
         loop.advance(int(prepare_ms * MS))
@@ -25,9 +26,11 @@ def drive(planned, *, prepare_ms=0.0, service_ms=60_000, stop_after=None):
     def start(arrival, scheduled_ns, prepared):
         assert prepared == f"item {arrival.item}"
         started.append((arrival.index, scheduled_ns / MS, loop.now_ns() / MS))
+        if len(started) == stop_after:
+            stopped.set()
         loop.spawn(lambda: loop.sleep_until(loop.now_ns() + service_ms * MS))
 
-    loop.run(dispatch, loop, planned, 0, prepare, start, lambda: stop_after is not None and len(started) >= stop_after)
+    loop.run(dispatch, loop, planned, 0, prepare, start, stopped)
     return started
 
 
@@ -51,7 +54,7 @@ def test_rendering_stops_at_the_look_ahead():
 
     def main():
         loop.spawn(
-            dispatch, loop, planned, 0, lambda a: rendered.append(a.index), lambda *_: None, lambda: False,
+            dispatch, loop, planned, 0, lambda a: rendered.append(a.index), lambda *_: None, loop.event(),
         )  # fmt: skip
         loop.sleep_until(500 * MS)
         return len(rendered)

@@ -1,0 +1,97 @@
+"""The hard limits of `[stop]`: what has been spent, and what is in flight taken at its most, never passes them."""
+
+import msgspec
+
+from r1perf.result import Result
+from r1perf.target import Call, Price
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The part of `[stop]` that one worker holds; None where there is no such limit."""
+
+    cost: float | None = None  # USD
+    output_tokens: int | None = None
+
+    def share(self, shards: int) -> "Limits":
+        """Return one worker's equal share: each holds its own, so that all together never pass the whole."""
+        return Limits(
+            cost=None if self.cost is None else self.cost / shards,
+            output_tokens=None if self.output_tokens is None else self.output_tokens // shards,
+        )
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What one request may cost at most."""
+
+    cost: float
+    output_tokens: int
+
+
+NOTHING = Hold(0.0, 0)
+"""The hold of a request where there is no limit."""
+
+
+class Budget:
+    """Reserve before sending, settle at the end.
+
+    A request is reserved at all its output tokens and at one input token a byte of its prompt (a byte-level tokenizer
+    never makes more). It is settled at the server's own counts; where the server never said, and the request was not
+    refused, the reservation stays spent: nobody knows what was billed.
+    """
+
+    def __init__(self, limits: Limits, price: Price) -> None:
+        self._limits = limits
+        self._price = price
+        self._spent = Hold(0.0, 0)
+        self._held = Hold(0.0, 0)
+        self._holds = 0
+
+    def reserve(self, call: Call) -> "Hold | str":
+        """Reserve one request; return its hold, or the sentence that says which limit it could pass."""
+        limits = self._limits
+        if limits.cost is None and limits.output_tokens is None:
+            return NOTHING
+        most = call.output_tokens or call.max_tokens
+        if most is None:
+            return "a limit of cost or output tokens needs `max_tokens` on every workload: this request has none"
+        hold = Hold(self._cost(_input_bytes(call), 0, most), most)
+        tokens = self._spent.output_tokens + self._held.output_tokens + hold.output_tokens
+        if limits.output_tokens is not None and tokens > limits.output_tokens:
+            return (
+                f"the limit of {limits.output_tokens:,} output tokens could be passed: {self._spent.output_tokens:,} are spent, "
+                f"{self._holds} requests in flight may use {self._held.output_tokens:,}, the next one {hold.output_tokens:,}"
+            )
+        cost = self._spent.cost + self._held.cost + hold.cost
+        if limits.cost is not None and cost > limits.cost:
+            return (
+                f"the limit of ${limits.cost:,.2f} could be passed: ${self._spent.cost:,.4f} are spent, "
+                f"{self._holds} requests in flight may cost ${self._held.cost:,.4f}, the next one ${hold.cost:,.4f}"
+            )
+        self._held = Hold(self._held.cost + hold.cost, self._held.output_tokens + hold.output_tokens)
+        self._holds += 1
+        return hold
+
+    def settle(self, hold: Hold, result: Result) -> None:
+        """Turn a hold into what the request has cost."""
+        if hold is NOTHING:
+            return
+        self._holds -= 1
+        self._held = Hold(self._held.cost - hold.cost, self._held.output_tokens - hold.output_tokens)
+        usage = result.usage
+        if result.token_source == "server":
+            cost = self._cost(usage.input_tokens or 0, usage.cached_tokens or 0, usage.output_tokens or 0)
+            spent = Hold(cost, usage.output_tokens or 0)
+        elif result.sent_ns is None or (result.status is not None and result.status >= 400):
+            spent = Hold(0.0, 0)
+        else:
+            spent = hold
+        self._spent = Hold(self._spent.cost + spent.cost, self._spent.output_tokens + spent.output_tokens)
+
+    def _cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
+        return self._price.cost(input_tokens, cached_tokens, output_tokens) or 0.0
+
+
+def _input_bytes(call: Call) -> int:
+    if call.body is not None:
+        return len(msgspec.json.encode(call.body))
+    return len((call.prompt or "").encode()) + sum(len(message.content.encode()) for message in call.messages)

@@ -1,0 +1,1 @@
+"""Start worker processes on this machine and speak to them through pipes; `child` is what runs in them."""

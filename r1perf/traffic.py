@@ -1,0 +1,287 @@
+"""Carry out one shard of a schedule: open-loop arrivals, closed sessions, and the turns of their conversations."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from r1perf.budget import Budget, Hold
+from r1perf.client import Client, Prepared, Reply, Ticket
+from r1perf.datasets import Conversation, Items, Turn
+from r1perf.dispatch import Gate, dispatch
+from r1perf.loop import Cancelled, Loop, Task
+from r1perf.recorder import Recorder
+from r1perf.result import CENSORED, FAILED, Outcome, Result
+from r1perf.schedule import Arrival, Plan, Sessions
+from r1perf.target import Call, Message
+
+BACKOFF_NS = 1_000_000_000
+"""A closed session pauses so long, jittered and doubled with each failure in a row, where the server names no time."""
+
+BACKOFF_MOST_NS = 60_000_000_000
+
+KEEP_ANSWER = 200_000
+"""Characters of an answer that are kept until the next turn is rendered from it, or it is graded."""
+
+
+class Source(Protocol):
+    """One workload, ready to be asked for."""
+
+    @property
+    def items(self) -> Items:
+        """Return the loaded dataset."""
+
+    def call(self, conversation: Conversation, turn: Turn, messages: tuple[Message, ...]) -> Call:
+        """Render one turn with everything that was said before it."""
+
+    def grade(self, turn: Turn, reply: Reply) -> str | None:
+        """Return the grade of an answer, where it has one."""
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    """A conversation whose first call is rendered."""
+
+    conversation: Conversation
+    call: Call
+    prepared: Prepared
+
+
+class Traffic:
+    """One worker's traffic. `run()` starts everything that is planned; `halt()` ends the starting, `cancel()` what runs.
+
+    `on_result` is told every result, in the order in which they were entered in the recorder; `on_limit` the sentence of
+    the hard limit that the next request could have passed (nothing is started any more then).
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        plan: Plan,
+        t0_ns: int,
+        sources: Mapping[str, Source],
+        client: Client,
+        recorder: Recorder,
+        *,
+        seed: int,
+        max_in_flight: int,
+        budget: Budget,
+        on_result: Callable[[Result], None],
+        on_limit: Callable[[str], None],
+    ) -> None:
+        self._loop, self._plan, self._sources, self._client, self._recorder = loop, plan, sources, client, recorder
+        self._seed, self._budget, self._on_result, self._on_limit = seed, budget, on_result, on_limit
+        self.gate = Gate(loop, max_in_flight)
+        self._origins: dict[int | None, int] = {None: t0_ns}
+        self._halt = loop.event()
+        self._tasks: dict[Task, None] = {}
+
+    @property
+    def halted(self) -> bool:
+        """Tell whether nothing new is started any more."""
+        return self._halt.is_set()
+
+    def run(self) -> None:
+        """Start all arrivals and sessions at their times; return when nothing is left to be started."""
+        last = self._plan.stages[-1]
+        for follows in self._chapters():
+            self._chapter(follows, self._origins[follows])
+            if self.halted:
+                break
+        if last.follows is None:
+            self._sleep(self._origins[None] + last.start_ns)
+        if self.halted or last.follows is not None:
+            self._recorder.begin(self._recorder.drain, self._loop.now_ns())
+
+    def halt(self) -> None:
+        """Start nothing more; requests that wait for a place in flight are dropped, those that were sent go on."""
+        self._halt.set()
+        self.gate.close()
+
+    def cancel(self) -> None:
+        """Cut whatever still runs."""
+        self.halt()
+        for task in list(self._tasks):
+            task.cancel()
+
+    def drained(self, until_ns: int | None = None) -> bool:
+        """Wait until every conversation has ended, or until then; return whether all have."""
+        for task in list(self._tasks):
+            if not task.join(until_ns):
+                return False
+        return not self._tasks or all(task.done for task in self._tasks)
+
+    def _chapters(self) -> Iterator[int | None]:
+        """Go through the parts of the plan: one that counts from t0, then one after each stage whose end shows itself."""
+        yield None
+        for stage in self._plan.stages:
+            if any(later.follows == stage.index for later in self._plan.stages[:-1]):
+                now_ns = self._origins[stage.index] = self._loop.now_ns()
+                following = next(later for later in self._plan.stages if later.follows == stage.index)
+                self._recorder.begin(following.index, now_ns + following.start_ns)
+                yield stage.index
+
+    def _chapter(self, follows: int | None, origin_ns: int) -> None:
+        """Run the arrivals and sessions of one part; return when its last session has ended and all arrivals are started."""
+        stages = self._plan.stages
+        sessions = [
+            self._spawn(self._session, group, session, origin_ns)
+            for group in self._plan.sessions
+            if stages[group.stage].follows == follows
+            for session in range(group.first, group.count, group.step)
+        ]
+        arrivals = (arrival for arrival in self._plan if stages[arrival.stage].follows == follows)
+        dispatch(self._loop, arrivals, origin_ns, self._ready, self._start, self._halt)
+        for session in sessions:
+            session.join()
+
+    def _spawn(self, run: Callable[..., object], *args: object) -> Task:
+        def tracked() -> None:
+            try:
+                run(*args)
+            finally:
+                del self._tasks[task]
+
+        task = self._loop.spawn(tracked)
+        self._tasks[task] = None
+        return task
+
+    # --- Arrivals and sessions ---
+
+    def _ready(self, arrival: Arrival) -> _Ready:
+        source = self._sources[arrival.workload]
+        conversation = source.items.conversation(arrival.item)
+        call = source.call(conversation, conversation.turns[0], conversation.before)
+        return _Ready(conversation, call, self._client.prepare(call))
+
+    def _start(self, arrival: Arrival, scheduled_ns: int, ready: _Ready) -> None:
+        self._spawn(self._converse, arrival, arrival.stage, scheduled_ns, ready)
+
+    def _session(self, group: Sessions, session: int, origin_ns: int) -> None:
+        """Hold one conversation after the other until the session's share or time is used up."""
+        end_ns = None if group.end_ns is None else origin_ns + group.end_ns
+        due_ns = origin_ns + group.start_ns + session * group.ramp_up_ns
+        jitter = random.Random(f"{self._seed}/backoff/{group.stage}/{session}")
+        failures, n = 0, 0
+        while not self.halted:
+            arrival = self._plan.conversation(group, session, n)
+            if arrival is None:
+                return
+            ready = self._ready(arrival)
+            # What waits for an answer is due when it is ready: rendering the next prompt is not the server's delay.
+            due_ns = max(due_ns, self._loop.now_ns()) if n else due_ns
+            if end_ns is not None and due_ns >= end_ns:
+                return
+            self._sleep(due_ns)
+            if self.halted:
+                return
+            stage = self._recorder.timeline.at(due_ns)
+            result = self._converse(arrival, stage, due_ns, ready)
+            n += 1
+            if result is None:
+                return
+            due_ns = result.done_ns + group.think_time_ns
+            failures = failures + 1 if result.outcome in FAILED else 0
+            if failures:
+                pause_ns = result.retry_after_ns or self._backoff(failures, jitter)
+                self._recorder.count("backoff_ns", arrival.workload, stage, pause_ns)
+                due_ns = max(due_ns, result.done_ns + pause_ns)
+
+    def _backoff(self, failures: int, jitter: random.Random) -> int:
+        pause_ns = min(BACKOFF_NS << min(failures - 1, 10), BACKOFF_MOST_NS)
+        return int(pause_ns * jitter.uniform(0.5, 1.5))
+
+    def _sleep(self, until_ns: int) -> None:
+        """Sleep until then, or until halted: nobody is waited for who only rests."""
+        self._halt.wait(until_ns)
+
+    # --- Conversations ---
+
+    def _converse(self, arrival: Arrival, stage: int, scheduled_ns: int, ready: _Ready) -> Result | None:
+        """Hold one conversation; return its last result, or None where nothing of it was scheduled or a limit ended it."""
+        source, turns = self._sources[arrival.workload], ready.conversation.turns
+        messages = list(ready.conversation.before)
+        call, prepared, due_ns = ready.call, ready.prepared, scheduled_ns
+        scheduled, well = 0, False
+        result: Result | None = None
+        try:
+            for number, turn in enumerate(turns):
+                if result is not None:
+                    call = source.call(ready.conversation, turn, tuple(messages))
+                    prepared = self._client.prepare(call)
+                    due_ns = result.done_ns + turn.think_time_ns
+                    if not self._may_start(due_ns):
+                        break
+                    self._sleep(due_ns)
+                    if not self._may_start(due_ns):
+                        break
+                    stage = self._recorder.timeline.at(due_ns)
+                hold = self._budget.reserve(call)
+                if isinstance(hold, str):
+                    self._limit(hold)
+                    return None
+                if not scheduled:
+                    self._recorder.count("conversations", arrival.workload, stage)
+                scheduled += 1
+                ticket = Ticket(
+                    id=f"{arrival.index}.{number}", arrival=arrival.index, turn=number, workload=arrival.workload,
+                    stage=stage, item=arrival.item, scheduled_ns=due_ns,
+                )  # fmt: skip
+                reply = self._request(ticket, prepared, hold)
+                result = reply.result
+                self._grade(source, turn, reply)
+                if result.outcome in FAILED or result.outcome in CENSORED:
+                    return result
+                answer = turn.recorded_answer if turn.recorded_answer is not None else reply.answer or ""
+                messages += [Message("user", turn.text), Message("assistant", answer)]
+            else:
+                well = True
+            return result
+        finally:
+            if well:
+                self._recorder.count("conversations_done", arrival.workload, stage)
+            elif scheduled and scheduled < len(turns):
+                self._recorder.count("abandoned_turns", arrival.workload, stage, len(turns) - scheduled)
+
+    def _may_start(self, due_ns: int) -> bool:
+        """Tell whether a turn may still be scheduled: none after the window's end."""
+        return not self.halted and self._recorder.timeline.at(due_ns) != self._recorder.drain
+
+    def _limit(self, sentence: str) -> None:
+        if not self.halted:
+            self.halt()
+            self._on_limit(sentence)
+
+    def _request(self, ticket: Ticket, prepared: Prepared, hold: Hold) -> Reply:
+        """Send one scheduled request when there is a place in flight; it has exactly one outcome, whatever happens."""
+        recorder = self._recorder
+        recorder.count("scheduled", ticket.workload, ticket.stage)
+        try:
+            entered = self.gate.enter()
+        except Cancelled:
+            entered = False
+        if not entered:
+            result = recorder.add(self._dropped(ticket), None)
+            self._budget.settle(hold, result)
+            self._on_result(result)
+            return Reply(result)
+        stream = recorder.open(ticket.workload, ticket.stage, ticket.scheduled_ns)
+        try:
+            reply = self._client.send(ticket, prepared, stream)
+        finally:
+            self.gate.leave()
+        result = recorder.add(reply.result, stream)
+        self._budget.settle(hold, result)
+        self._on_result(result)
+        return Reply(result, reply.answer)
+
+    def _dropped(self, ticket: Ticket) -> Result:
+        return Result(
+            id=ticket.id, arrival=ticket.arrival, turn=ticket.turn, workload=ticket.workload, stage=ticket.stage,
+            item=ticket.item, scheduled_ns=ticket.scheduled_ns, outcome=Outcome.DROPPED, done_ns=self._loop.now_ns(),
+        )  # fmt: skip
+
+    def _grade(self, source: Source, turn: Turn, reply: Reply) -> None:
+        grade = source.grade(turn, reply)
+        if grade is not None:
+            self._recorder.count(f"grade.{grade}", reply.result.workload, reply.result.stage)
