@@ -15,10 +15,13 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """Who is told what arrives. Both calls come from inside the loop and never block.
+    """Who is told what arrives. `on_head` and `on_body` are called from inside the loop and never block.
 
-    An exception raised by either ends the exchange, closes its connection and is raised from `Transport.exchange`.
+    An exception raised by one of them ends the exchange, closes its connection and is raised from `Transport.exchange`.
     """
+
+    def on_connection(self, connect_ns: int | None, local_port: int) -> None:
+        """Take what the exchange goes over: how long it took to open (None: it was open), and its local port."""
 
     def on_head(self, now_ns: int, status: int, headers: dict[str, str]) -> None:
         """Take the response head; header names are lower case, repeated ones are joined with ", "."""
