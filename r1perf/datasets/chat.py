@@ -5,8 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn
-from r1perf.datasets import lengths
+from r1perf.datasets import Conversation, Expected, Items, Turn, lengths
 from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.streams import stream
 from r1perf.datasets.words import digest, made

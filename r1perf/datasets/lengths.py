@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from random import Random
 from statistics import NormalDist
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn
-from r1perf.datasets import lengths
+from r1perf.datasets import Conversation, Expected, Items, Turn, lengths
 from r1perf.datasets.streams import stream
 from r1perf.datasets.words import digest, made
 

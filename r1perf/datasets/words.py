@@ -36,3 +36,11 @@ def made(count: int, *key: object, words: Sequence[str] = WORDS) -> str:
     """Make `count` words joined by spaces, drawn from 256 `words` by a hash of the key; a longer text has a shorter as its prefix."""
     drawn = hashlib.shake_128("\x1f".join(map(str, key)).encode()).digest(count)
     return " ".join(map(words.__getitem__, drawn))
+
+
+def estimated_tokens(text: str) -> float:
+    """Estimate a text's tokens from its length, where no tokenizer and no server has counted: 3.5 characters a token.
+
+    Measured with the DeepSeek-V3/R1 tokenizer: 3.4 for the AIME 2024 problems, 2.9 for their solutions, 3.7 for English with markup.
+    """
+    return len(text) / 3.5
