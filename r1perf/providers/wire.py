@@ -1,6 +1,7 @@
 """The fields of the servers' JSON that matter here, typed for msgspec; everything else is skipped unread."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -39,6 +40,8 @@ class Event(msgspec.Struct):
     provider: str | None = None  # OpenRouter: the upstream
     timings: Any = None  # llama.cpp
 
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 _decoder = msgspec.json.Decoder(Event)
 decode = _decoder.decode
@@ -93,7 +96,7 @@ def _text(raw: Any) -> str | None:
     """Return a text, also where it comes as a list of parts ({"type": "text", "text": ...})."""
     if isinstance(raw, str):
         # Half a surrogate pair comes from servers that cut an emoji in two; nothing could write it out again.
-        return raw.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return _HALF_PAIR.sub("\ufffd", raw)
     if isinstance(raw, list):
         return "".join(_text(part.get("text")) or "" for part in raw if isinstance(part, dict)) or None
     return None
