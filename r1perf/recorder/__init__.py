@@ -14,12 +14,12 @@ import numpy as np
 from r1perf.histogram import Counts, IntArray
 from r1perf.recorder.ending import apportion, values
 from r1perf.recorder.fold import Fold, fold, fold_one
-from r1perf.recorder.timeline import DRAIN, Timeline, drain_index
+from r1perf.recorder.timeline import Timeline, drain_index
 from r1perf.result import CENSORED, FAILED, Outcome, Result, Stream
 from r1perf.schedule import Stage
 from r1perf.snapshot import Counter, Health, Series, Snapshot
 
-__all__ = ["DRAIN", "LATE_NS", "Recorder", "drain_index"]
+__all__ = ["LATE_NS", "Recorder", "drain_index"]
 
 LATE_NS = 5_000_000
 """A request that is sent so long after its time counts as `late`."""
@@ -152,6 +152,10 @@ class Recorder:
         )
         self._values, self._gaps, self._counters, self._delay_max_ns = {}, {}, {}, 0
         return snapshot
+
+    def skip_to(self, k: int) -> None:
+        """Let interval `k` be the last that was returned: for recovery."""
+        self._k = k
 
     def replay(self, result: Result, since_ns: int) -> None:
         """Enter a recorded request whose end no snapshot holds; what happened before `since_ns` is in one already.

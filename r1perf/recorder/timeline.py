@@ -7,9 +7,8 @@ import numpy as np
 
 from r1perf.histogram import IntArray
 from r1perf.schedule import Stage
+from r1perf.schedule.model import DRAIN
 
-DRAIN = "drain"
-"""The reserved name of what follows the last stage: no arrivals, the rest comes in."""
 
 
 def drain_index(stages: Sequence[Stage]) -> int:

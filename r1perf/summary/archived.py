@@ -1,0 +1,85 @@
+"""Read a run's archive: its `run.json`, or all that its workers' own files still tell."""
+
+from pathlib import Path
+
+from r1perf.errors import ArchiveError
+from r1perf.journal import Damage, read_requests, read_snapshots, requests_path
+from r1perf.recorder import Recorder
+from r1perf.result import Result
+from r1perf.snapshot import Snapshot
+from r1perf.summary.document import Document, decode, document
+from r1perf.summary.merged import Summary
+
+RUN_JSON = "run.json"
+
+
+def read_document(folder: Path) -> Document:
+    """Read `run.json`; raises ArchiveError where there is none, or where it is damaged."""
+    path = folder / RUN_JSON
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArchiveError(f"{folder} is not a run archive: {RUN_JSON} cannot be read ({error.strerror})") from error
+    return decode(data, str(path))
+
+
+def load(folder: Path, damage: Damage = lambda sentence: None) -> Document:
+    """Return a run's document: that of `run.json`, or a recovered one where the run never came to its end."""
+    written = read_document(folder)
+    if written.status != "running":
+        return written
+    summary = recover(folder, damage=damage)
+    return document(summary, "interrupted", "the run did not come to its end; rebuilt from what its workers had written")
+
+
+def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
+    """Rebuild the summary of one run from the snapshots and requests files of these folders.
+
+    A worker writes a line for every result that it gives to its recorder, in the same order; so as many lines as its
+    snapshots hold outcomes are in them already, and the rest ended after its last snapshot. What was due and has neither
+    counts as `lost`. Of the lines behind the last snapshot only the gaps between chunks are not known any more.
+    """
+    written = [folder for folder in folders if (folder / RUN_JSON).exists()]
+    summary = Summary(read_document((written or list(folders))[0]).run())
+    workers = {
+        path.name.removeprefix(prefix).removesuffix(suffix): folder
+        for folder in folders
+        for prefix, suffix in (("snapshots.", ""), ("requests.", ".jsonl"))
+        for path in sorted(folder.glob(f"{prefix}*{suffix}"))
+    }
+    for worker, folder in sorted(workers.items()):
+        _recover_worker(summary, folder, worker, damage)
+        if summary.pending(worker):
+            summary.lose(worker)
+    return summary
+
+
+def _recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage) -> None:
+    covered, last = 0, None
+    path = folder / f"snapshots.{worker}"
+    for snapshot in read_snapshots(path, damage) if path.exists() else ():
+        summary.merge(snapshot)
+        covered += sum(counter.n for counter in snapshot.counters if counter.name.startswith("outcome."))
+        last = snapshot
+    path = requests_path(folder, worker)
+    rest = [result for n, result in enumerate(read_requests(path, damage)) if n >= covered] if path.exists() else []
+    if rest:
+        summary.merge(_replayed(summary, worker, rest, last))
+
+
+def _replayed(summary: Summary, worker: str, rest: list[Result], last: Snapshot | None) -> Snapshot:
+    """Make the snapshot that the worker did not live to make."""
+    interval_ns = summary.run.interval_ns
+    t0_ns = last.t0_ns if last is not None else min(result.scheduled_ns for result in rest)
+    since_ns = t0_ns if last is None else t0_ns + (last.k + 1) * interval_ns
+    recorder = Recorder(worker, summary.stages, t0_ns, interval_ns)
+    for stage, offset_ns in sorted(summary.ended.items(), key=lambda item: item[1]):
+        follows = [known.index for known in summary.stages if known.index > stage]
+        recorder.begin(follows[0] if follows else recorder.drain, t0_ns + offset_ns)
+    for result in rest:
+        if result.scheduled_ns >= since_ns:
+            recorder.count("scheduled", result.workload, result.stage)
+        recorder.replay(result, since_ns)
+    end_ns = max(since_ns + 1, *(result.done_ns for result in rest))
+    recorder.skip_to(-1 if last is None else last.k)
+    return recorder.flip(min(end_ns, since_ns + interval_ns), wall_ns=min(end_ns - since_ns, interval_ns))

@@ -1,0 +1,193 @@
+"""Merge snapshots into a summary that can be asked for any metric, workload and stage."""
+
+from collections.abc import Iterator
+
+from r1perf.histogram import Counts
+from r1perf.recorder import drain_index
+from r1perf.result import Outcome
+from r1perf.schedule import Stage
+from r1perf.snapshot import Health, Snapshot
+from r1perf.summary.interval import Interval, Key, add_counts
+from r1perf.summary.run import Run
+
+ALL = -1
+"""Asks for every stage, judged or not; None asks for the judged ones."""
+
+KEPT = 120
+"""How many intervals are kept whole, for the live view."""
+
+_OUTCOME = "outcome."
+_REASON = "reason."
+
+
+class Summary:
+    """The merged snapshots of a run. Every (worker, k) counts once; the order of merging does not matter."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.stages: list[Stage] = list(run.stages)
+        self.intervals: dict[int, Interval] = {}  # the latest KEPT
+        self.health: dict[str, dict[int, Health]] = {}  # by worker and interval
+        self.ended: dict[int, int] = {}  # offsets of the stages' ends, the latest of all workers
+        self.clock_step_ns: dict[str, int] = {}  # by worker, the largest
+        self.series: dict[Key, Counts] = {}
+        self.counters: dict[Key, int] = {}
+        self._levels: dict[int, dict[str, int]] = {}
+        self._pending: dict[str, dict[tuple[str, int], int]] = {}  # by worker: due, without an outcome
+        self._lost: set[str] = set()
+        self._newest = -1
+
+    def merge(self, snapshot: Snapshot) -> bool:
+        """Add a worker's interval; return False, and change nothing, where it was added before."""
+        mine = self.health.setdefault(snapshot.worker, {})
+        if snapshot.k in mine:
+            return False
+        mine[snapshot.k] = snapshot.health
+        add_counts(snapshot, self.series, self.counters)
+        levels = self._levels.setdefault(snapshot.k, {})
+        for workload, n in snapshot.in_flight:
+            levels[workload] = levels.get(workload, 0) + n
+        for stage, offset_ns in snapshot.ended:
+            self.ended[stage] = max(offset_ns, self.ended.get(stage, 0))
+        step = self.clock_step_ns.get(snapshot.worker, 0)
+        self.clock_step_ns[snapshot.worker] = max(step, snapshot.clock_step_ns, key=lambda ns: (abs(ns), ns))
+        self._reconcile(snapshot)
+        self._keep(snapshot)
+        return True
+
+    def add_stage(self, stage: Stage) -> None:
+        """Add a stage that was not planned (the web UI's)."""
+        self.stages.append(stage)
+
+    def pending(self, worker: str) -> int:
+        """Count the requests of a worker that became due and have no outcome yet."""
+        return sum(self._pending.get(worker, {}).values())
+
+    def lose(self, worker: str) -> int:
+        """Count what a dead worker still had due or in flight as `lost`; return how many. Nothing happens the second time."""
+        if worker in self._lost:
+            return 0
+        self._lost.add(worker)
+        total = 0
+        for (workload, stage), n in self._pending.get(worker, {}).items():
+            if n > 0:
+                key = (_OUTCOME + Outcome.LOST, workload, stage)
+                self.counters[key] = self.counters.get(key, 0) + n
+                total += n
+        return total
+
+    def counts(self, metric: str, workload: str | None = None, stage: int | None = None) -> Counts:
+        """Return a metric's counts, of one workload or all, of one stage, the judged ones (None) or `ALL`."""
+        wanted = self._wanted(stage)
+        return Counts.merged(
+            counts for (name, w, s), counts in self.series.items() if name == metric and workload in (None, w) and s in wanted
+        )
+
+    def counter(self, name: str, workload: str | None = None, stage: int | None = None) -> int:
+        """Return a counter, chosen as `counts` are."""
+        wanted = self._wanted(stage)
+        return sum(n for (c, w, s), n in self.counters.items() if c == name and workload in (None, w) and s in wanted)
+
+    def outcomes(self, workload: str | None = None, stage: int | None = ALL) -> dict[Outcome, int]:
+        """Return the number of requests by outcome, those with any, in the order of `Outcome`."""
+        numbers = {outcome: self.counter(_OUTCOME + outcome, workload, stage) for outcome in Outcome}
+        return {outcome: n for outcome, n in numbers.items() if n}
+
+    def reasons(self, outcome: Outcome, workload: str | None = None) -> dict[str, int]:
+        """Return why requests had an outcome, the most frequent reason first, over all stages."""
+        prefix, found = f"{_REASON}{outcome}.", dict[str, int]()
+        for (name, w, _), n in self.counters.items():
+            if name.startswith(prefix) and workload in (None, w):
+                reason = name.removeprefix(prefix)
+                found[reason] = found.get(reason, 0) + n
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """All workloads: the scenario's in its order, then any other that was met."""
+        met = {w for _, w, _ in (*self.series, *self.counters)}
+        return (*self.run.workloads, *sorted(met - set(self.run.workloads)))
+
+    @property
+    def judged(self) -> list[Stage]:
+        """The judged stages."""
+        return [stage for stage in self.stages if stage.judged]
+
+    @property
+    def drain(self) -> int:
+        """The index of the reserved last stage."""
+        return drain_index(self.run.stages)
+
+    @property
+    def elapsed_ns(self) -> int:
+        """How much of the run has been merged, from t0."""
+        interval_ns = self.run.interval_ns
+        return max(
+            (k * interval_ns + min(health.wall_ns, interval_ns) for mine in self.health.values() for k, health in mine.items()),
+            default=0,
+        )
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in flight or waiting at each worker's latest flip; none on workers that were lost."""
+        latest = (mine[max(mine)] for worker, mine in self.health.items() if mine and worker not in self._lost)
+        return sum(health.in_flight + health.waiting for health in latest)
+
+    @property
+    def lost_workers(self) -> list[str]:
+        """The workers that died."""
+        return sorted(self._lost)
+
+    def window(self, stage: Stage) -> tuple[int, int] | None:
+        """Return when a stage began and ended (or how far it has come), as offsets in ns; None where it has not begun."""
+        base = 0 if stage.follows is None else self.ended.get(stage.follows)
+        if base is None:
+            return None
+        begin, end = base + stage.start_ns, self.ended.get(stage.index)
+        if end is None:
+            end = self.elapsed_ns if stage.end_ns is None else min(base + stage.end_ns, self.elapsed_ns)
+        return (begin, end) if end > begin else None
+
+    def windows(self, stage: int | None = None) -> list[tuple[int, int]]:
+        """Return the windows of one stage, the judged ones (None) or `ALL`, those that have begun."""
+        wanted = self._wanted(stage)
+        return [window for s in self.stages if s.index in wanted and (window := self.window(s)) is not None]
+
+    def levels(self, window: tuple[int, int], workload: str | None = None) -> list[int]:
+        """Return the requests in flight at each flip inside of a window."""
+        interval_ns = self.run.interval_ns
+        return [
+            sum(n for w, n in by_workload.items() if workload in (None, w))
+            for k, by_workload in sorted(self._levels.items())
+            if window[0] < (k + 1) * interval_ns <= window[1]
+        ]
+
+    def healths(self, windows: list[tuple[int, int]]) -> Iterator[tuple[str, Health]]:
+        """Go through the workers' readings of intervals that lie wholly in one of these windows."""
+        interval_ns = self.run.interval_ns
+        for worker, mine in sorted(self.health.items()):
+            for k, health in sorted(mine.items()):
+                if any(begin <= k * interval_ns and (k + 1) * interval_ns <= end for begin, end in windows):
+                    yield worker, health
+
+    def _wanted(self, stage: int | None) -> set[int]:
+        if stage is None:
+            return {judged.index for judged in self.judged}
+        if stage == ALL:
+            return {known.index for known in self.stages} | {self.drain}
+        return {stage}
+
+    def _reconcile(self, snapshot: Snapshot) -> None:
+        pending = self._pending.setdefault(snapshot.worker, {})
+        for counter in snapshot.counters:
+            sign = 1 if counter.name == "scheduled" else -1 if counter.name.startswith(_OUTCOME) else 0
+            if sign:
+                key = (counter.workload, counter.stage)
+                pending[key] = pending.get(key, 0) + sign * counter.n
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        self._newest = max(self._newest, snapshot.k)
+        if snapshot.k > self._newest - KEPT:
+            self.intervals.setdefault(snapshot.k, Interval(snapshot.k)).add(snapshot)
+        for k in [k for k in self.intervals if k <= self._newest - KEPT]:
+            del self.intervals[k]

@@ -1,0 +1,105 @@
+"""Compute throughput and cost: what happened inside the judged window, divided by its length."""
+
+import msgspec
+
+from r1perf.summary.merged import ALL, Summary
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Throughput over `seconds`. Tokens are absent where no request told how many it had.
+
+    `per_gpu` is total tokens/s divided by `target.system.gpus`, as InferenceX does.
+    """
+
+    seconds: float
+    requests_per_s: float
+    scheduled_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    input_tokens_per_s: float | None = None
+    total_tokens_per_s: float | None = None
+    total_tokens_per_s_per_gpu: float | None = None
+    output_tokens_per_s_per_gpu: float | None = None
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the run cost, in USD. `basis` says how it was computed: from tokens, or from GPUs and hours.
+
+    `usd` covers the whole run; `usd_per_1m_output_tokens` the judged window (GPU hours), or the requests that were scheduled
+    in it (token prices).
+    """
+
+    basis: str
+    usd: float
+    usd_per_1m_output_tokens: float | None = None
+    usd_per_request: float | None = None
+
+
+class Little(msgspec.Struct, frozen=True, kw_only=True):
+    """Little's law over the whole run: both must agree, since one is counted at flips and the other from stamps."""
+
+    in_flight_mean: float
+    from_residence: float  # seconds that requests spent in flight / seconds of the run
+
+
+def rates(summary: Summary, workload: str | None = None, stage: int | None = None) -> Rates | None:
+    """Return the throughput of one stage, or of the judged window (None); None where that has no length yet."""
+    seconds = sum(end - begin for begin, end in summary.windows(stage)) / 1e9
+    if not seconds:
+        return None
+
+    def rate(name: str, known: bool = True) -> float | None:
+        return summary.counter(name, workload, stage) / seconds if known else None
+
+    output = rate("window_output_tokens", summary.counter("output_tokens", workload, ALL) > 0)
+    input_ = rate("window_input_tokens", summary.counter("input_tokens", workload, ALL) > 0)
+    total = output + input_ if output is not None and input_ is not None else None
+    gpus = summary.run.system.gpus
+    return Rates(
+        seconds=seconds,
+        requests_per_s=summary.counter("completed", workload, stage) / seconds,
+        scheduled_per_s=rate("scheduled"),
+        output_tokens_per_s=output,
+        input_tokens_per_s=input_,
+        total_tokens_per_s=total,
+        total_tokens_per_s_per_gpu=total / gpus if gpus and total is not None else None,
+        output_tokens_per_s_per_gpu=output / gpus if gpus and output is not None else None,
+    )
+
+
+def cost(summary: Summary) -> Cost | None:
+    """Return what the run cost; None where no price (or, for GPU hours, no number of GPUs) is stated."""
+    price, gpus = summary.run.price, summary.run.system.gpus
+    if price.input_per_1m is not None or price.output_per_1m is not None:
+        usd = _token_cost(summary, ALL)
+        tokens = summary.counter("output_tokens")
+        per_1m = _token_cost(summary, None) / tokens * 1e6 if tokens else None
+        basis = "tokens"
+    elif price.gpu_hour is not None and gpus:
+        usd = price.gpu_hour * gpus * summary.elapsed_ns / 3.6e12
+        window_ns = sum(end - begin for begin, end in summary.windows())
+        tokens = summary.counter("window_output_tokens")
+        per_1m = price.gpu_hour * gpus * window_ns / 3.6e12 / tokens * 1e6 if tokens else None
+        basis = "gpu_hours"
+    else:
+        return None
+    completed = summary.counter("completed", stage=ALL)
+    return Cost(basis=basis, usd=usd, usd_per_1m_output_tokens=per_1m, usd_per_request=usd / completed if completed else None)
+
+
+def little(summary: Summary) -> Little | None:
+    """Return both sides of Little's law; None before anything was in flight."""
+    elapsed_ns = summary.elapsed_ns
+    levels = summary.levels((0, elapsed_ns + summary.run.interval_ns))
+    busy_ns = summary.counter("busy_ns", stage=ALL)
+    if not levels or not busy_ns:
+        return None
+    return Little(in_flight_mean=sum(levels) / len(levels), from_residence=busy_ns / elapsed_ns)
+
+
+def _token_cost(summary: Summary, stage: int | None) -> float:
+    """Price the tokens of requests scheduled in a stage; cached ones at their own price where one is stated."""
+    price = summary.run.price
+    given, cached, output = (summary.counter(name, stage=stage) for name in ("input_tokens", "cached_tokens", "output_tokens"))
+    input_price = price.input_per_1m or 0.0
+    cached_price = input_price if price.cached_per_1m is None else price.cached_per_1m
+    return ((given - cached) * input_price + cached * cached_price + output * (price.output_per_1m or 0.0)) / 1e6
