@@ -1,0 +1,24 @@
+"""Scenarios: TOML -> frozen structs, checked before anything starts."""
+
+from r1perf.scenario.load import folder, kinds, load, shipped
+from r1perf.scenario.model import SIMULATED, Drain, ErrorRate, Scenario, Sla, Stop, simulated
+from r1perf.scenario.resolve import resolved
+from r1perf.scenario.schema import schema
+from r1perf.scenario.shorthands import Shorthands
+
+__all__ = [
+    "SIMULATED",
+    "Drain",
+    "ErrorRate",
+    "Scenario",
+    "Shorthands",
+    "Sla",
+    "Stop",
+    "folder",
+    "kinds",
+    "load",
+    "resolved",
+    "schema",
+    "shipped",
+    "simulated",
+]

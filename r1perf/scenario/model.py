@@ -1,0 +1,116 @@
+"""A scenario: what to run and what must hold, as frozen structs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from r1perf.arrivals import AnyArrivals, Stream
+from r1perf.datasets import Items
+from r1perf.errors import DatasetError, ScenarioError
+from r1perf.schedule import Plan, Share, plan
+from r1perf.target import Name, Positive, Target
+from r1perf.units import Duration, Tokens
+from r1perf.workload import Workload
+
+SIMULATED = "simulate:"
+"""A target whose url begins so is the embedded simulated endpoint: `simulate:PROFILE`, or `simulate:PROFILE?speed=10`."""
+
+DEFAULT_URL, DEFAULT_MODEL = SIMULATED + "r1-16xh100", "deepseek-r1"
+
+Count = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class ErrorRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Stop where more than the share `above` of the requests that ended in the last `window` failed."""
+
+    above: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    window: Duration = Duration.parse("30s")
+
+
+class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hard limits: the run takes no new arrivals once one is reached. `cost` is in USD.
+
+    For cost and tokens what is in flight counts at its `max_tokens`, so that the limits are never passed.
+    """
+
+    errors: Count | None = None
+    error_rate: ErrorRate | None = None
+    cost: Positive | None = None
+    output_tokens: Tokens | None = None
+
+
+class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What happens to requests in flight at the end: "finish" waits for them, a duration cancels those left after it."""
+
+    mode: str = "finish"
+
+    @property
+    def limit_ns(self) -> int | None:
+        """Return how long to wait before cancelling; None to wait for all (each bounded by `timeouts.total`)."""
+        return None if self.mode == "finish" else int(Duration.parse(self.mode))
+
+
+class Sla(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What must hold, in the SLA grammar."""
+
+    clauses: tuple[str, ...] = ()
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole scenario. `docs/scenarios.md` says what each key means."""
+
+    name: Name
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    warmup: Duration | None = None
+    cooldown: Duration | None = None
+    duration: Duration | None = None
+    requests: Count | None = None
+    interval: Duration = Duration.parse("1s")
+    record_chunks: bool = False
+    target: Target
+    workload: dict[Name, Workload]
+    arrivals: AnyArrivals | None = None
+    stop: Stop = Stop()
+    drain: Drain = Drain()
+    sla: Sla = Sla()
+    labels: dict[str, str] = {}
+    sinks: dict[Name, dict[str, Any]] = {}
+
+    def items(self, base: Path | None = None, salt: str = "") -> dict[str, Items]:
+        """Load every workload's dataset; raises DatasetError naming the workload.
+
+        `base` is the folder that relative file names start from. Each workload's streams derive from the seed and its
+        name, so that two workloads over the same dataset ask different things.
+        """
+        loaded: dict[str, Items] = {}
+        for name, workload in self.workload.items():
+            try:
+                loaded[name] = workload.dataset.load(Stream(self.seed, "dataset", name).entropy() % 2**63, base, salt)
+            except DatasetError as error:
+                raise DatasetError(f"`workload.{name}.dataset`: {error}") from error
+        return loaded
+
+    def plan(self, items: Mapping[str, Items]) -> Plan:
+        """Plan the whole run; `items` are the loaded datasets, which know how many turns a conversation has."""
+        shares = {
+            name: Share(workload.share, workload.arrivals, max(items[name].expected.turns, 1.0))
+            for name, workload in self.workload.items()
+        }
+        return plan(
+            shares, self.arrivals, seed=self.seed, duration=self.duration, requests=self.requests, warmup=self.warmup,
+            cooldown=self.cooldown,
+        )  # fmt: skip
+
+
+def simulated(url: str) -> tuple[str, dict[str, str]] | None:
+    """Return the profile and the options of a simulated target's url; None where the url is a real endpoint's."""
+    if not url.startswith(SIMULATED):
+        return None
+    profile, _, options = url.removeprefix(SIMULATED).partition("?")
+    try:
+        return profile, dict(parse_qsl(options, strict_parsing=True)) if options else {}
+    except ValueError:
+        raise ScenarioError("target.url", f'"{url}" is not simulate:PROFILE or simulate:PROFILE?option=value') from None

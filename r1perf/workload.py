@@ -1,0 +1,33 @@
+"""One kind of traffic of a run: what is asked, how, and its share of the mix."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from r1perf.arrivals import AnyStage
+from r1perf.datasets.registry import AnyDataset
+from r1perf.target import Sampling
+from r1perf.units import Tokens
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A dataset, how it is asked, and how often: a share of the run's arrivals, or arrivals of its own.
+
+    `weight` is a share of conversations, 1 where neither it nor `arrivals` is given. `max_tokens` bounds every answer
+    (a turn's own bound comes first). `headers` and `extra_body` are added to the target's, and win where both have a key;
+    `model` stands in for the target's.
+    """
+
+    dataset: AnyDataset
+    weight: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    arrivals: AnyStage | None = None
+    max_tokens: Tokens | None = None
+    sampling: Sampling = Sampling()
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    model: str | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Return the weight in the mix; None where the workload has arrivals of its own."""
+        return None if self.arrivals is not None else 1.0 if self.weight is None else self.weight
