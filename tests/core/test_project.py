@@ -1,0 +1,127 @@
+"""The project holds together: what exists is documented, what is documented exists, and nothing of one machine is in it."""
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import tomllib
+from typing import Any, get_args
+
+import pytest
+from services import ROOT
+
+import r1perf
+from r1perf.arrivals import AnyArrivals
+from r1perf.datasets.registry import AnyDataset
+from r1perf.metrics import COUNTERS, METRICS
+from r1perf.providers.registry import names
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def tags(union: object) -> list[str]:
+    """Return the names by which a scenario calls the members of a tagged union."""
+    return [member.__struct_config__.tag for member in get_args(union)]
+
+
+def headings(page: str) -> set[str]:
+    """Return every word of a page's headings; none where there is no such page."""
+    text = (DOCS / page).read_text() if (DOCS / page).exists() else ""
+    lines = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    return {word for line in lines for word in re.findall(r"[a-z0-9_-]+", line)}
+
+
+DOCUMENTED = [
+    *(("arrivals.md", tag) for tag in tags(AnyArrivals)),
+    *(("datasets.md", tag) for tag in tags(AnyDataset)),
+    *(("providers.md", name) for name in names()),
+    *(("metrics.md", name) for name in METRICS),
+]
+
+
+@pytest.mark.parametrize(("page", "name"), DOCUMENTED, ids=[f"{page[:-3]}-{name}" for page, name in DOCUMENTED])
+def test_every_kind_has_a_heading(page, name):
+    assert name in headings(page)
+
+
+def test_every_counter_is_in_the_docs():
+    assert [name for name in COUNTERS if f"`{name}`" not in (DOCS / "metrics.md").read_text()] == []
+
+
+PACKAGES = [
+    name for _, name, is_package in pkgutil.walk_packages(r1perf.__path__, "r1perf.", onerror=lambda name: None) if is_package
+]
+
+
+@pytest.mark.parametrize("name", ["r1perf", *PACKAGES])
+def test_public_names_are_sorted_and_there(name):
+    package = importlib.import_module(name)
+    public = getattr(package, "__all__", [])
+    constants_classes_rest = sorted(public, key=lambda each: (not each.isupper(), not each[0].isupper(), each))
+    assert list(public) == constants_classes_rest
+    assert [each for each in public if not hasattr(package, each)] == []
+
+
+def test_tracked_files_name_no_machine_and_no_registry():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git clone")
+    found = subprocess.run([ROOT / ".ci" / "leftovers"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+
+
+def test_leftovers_are_found(tmp_path):
+    script = tmp_path / ".ci" / "leftovers"
+    script.parent.mkdir()
+    script.write_text((ROOT / ".ci" / "leftovers").read_text())
+    script.chmod(0o755)
+    slash = "/"
+    (tmp_path / "clean.md").write_text(f"http:{slash}{slash}127.0.0.1:8000{slash}v1 and net{slash}work{slash}load are fine\n")
+    (tmp_path / "a.md").write_text(f"see {slash}root{slash}notes\n")
+    (tmp_path / "b.md").write_text("https://py" + "pi.org/simple\n")
+    git = ["git", "-C", tmp_path, "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    found = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert [line.partition(":")[0] for line in found.stdout.splitlines()] == ["a.md", "b.md"]
+
+
+def test_constraints_pin_every_dependency_and_name_no_address():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", line)] == []
+    pinned = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
+    project = PROJECT["project"]
+    asked = [*project["dependencies"], *(each for extra in project["optional-dependencies"].values() for each in extra)]
+    asked += PROJECT["build-system"]["requires"]
+    wanted = {re.split(r"[\[<>=~! ]", each)[0].lower() for each in asked} - {"r1perf"}
+    assert wanted - pinned == set()
+
+
+def test_every_dependency_has_its_reason():
+    text = (DOCS / "dependencies.md").read_text()
+    for extra, packages in PROJECT["project"]["optional-dependencies"].items():
+        assert f"`{extra}`" in text
+        for each in packages:
+            assert f" {re.split(r'[<>=]', each)[0]} |" in text or each.startswith("r1perf["), each
+    for each in PROJECT["project"]["dependencies"]:
+        assert f"| {re.split(r'[<>=]', each)[0]} |" in text, each
+
+
+def test_changelog_has_the_version():
+    assert re.search(rf"^## {re.escape(r1perf.__version__)}$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.stem)
+def test_make_words_in_the_docs_are_those_of_the_makefile(page):
+    words = re.findall(r"(?:`|\$ )make ((?:[A-Z]+=\S+ )*)([a-z]+)", page.read_text())
+    assert [word for _, word in words if not re.search(rf"^{word}:", MAKEFILE, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_links_of_the_front_pages_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    assert links
+    assert [link for link in links if not link.startswith("https:") and not (page.parent / link).exists()] == []
