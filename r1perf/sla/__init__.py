@@ -1,0 +1,25 @@
+"""Judge what a run promised: clauses, exact statistics, verdicts.
+
+`parse` reads a clause and checks it before a run, `watch` says what a worker counts for it, `judge` gives its verdict on the evidence,
+`family` looks at all verdicts together, `render` writes one for people.
+"""
+
+from r1perf.sla.clauses import Baseline, Bound, Clause
+from r1perf.sla.compile import watch
+from r1perf.sla.curtailment import settled
+from r1perf.sla.dependence import Clusters
+from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs
+from r1perf.sla.finding import Verdict
+from r1perf.sla.grammar import ClauseError
+from r1perf.sla.judge import family, judge
+from r1perf.sla.limits import Fate, Limit, Watch, fate
+from r1perf.sla.render import render
+from r1perf.sla.special import require
+from r1perf.sla.tally import Tallied, Tallier, Tally
+from r1perf.sla.validate import Scope, parse
+
+__all__ = [
+    "Attempts", "Baseline", "Bound", "Circumstances", "Clause", "ClauseError", "Clusters", "Evidence", "Fate", "Flow", "Limit", "Runs",
+    "Scope", "Tallied", "Tallier", "Tally", "Verdict", "Watch", "family", "fate", "judge", "parse", "render", "require", "settled",
+    "watch",
+]  # fmt: skip

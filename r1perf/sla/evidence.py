@@ -1,0 +1,69 @@
+"""Hold what a run says about one clause: the exact sums that a verdict needs, and nothing that needs the run itself."""
+
+import msgspec
+
+from r1perf.sla.dependence import Clusters, Interval
+
+
+class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many attempts there were and how many missed: quantiles, goodput, error rate, accuracy, largest value.
+
+    A failed attempt is a certain miss. `over_possible` adds to the certain misses those that cannot be known: attempts cut by the
+    end of the run before they showed it, and values in the histogram bucket that holds the limit. `intervals` are (n, certain
+    misses) of every interval of the judged window in order, empty ones too; without them attempts count as independent.
+    `requests` is given where an attempt is a gap between chunks, `conversations` where some have several turns.
+    """
+
+    n: int
+    over_certain: int
+    over_possible: int
+    intervals: tuple[Interval, ...] = ()
+    interval_s: float = 1.0
+    residence_p90_s: float = 0.0  # of the slowest workload on the target
+    requests: Clusters | None = None
+    conversations: Clusters | None = None
+    not_applicable: int = 0  # not streamed, or too short for the metric
+    causes: tuple[tuple[str, int], ...] = ()  # certain misses by cause: slow, and outcomes by name
+    observed: float | None = None  # the percentile over all attempts, in the bound's base unit; None: a failed one stands there
+    observed_ok: float | None = None  # the same over those that have a value
+    bracketed: bool = False  # counted from histogram buckets
+    planned: int | None = None  # attempts that were planned, where the run was ended early
+
+    def __post_init__(self) -> None:
+        """Refuse counts that cannot be."""
+        if not 0 <= self.over_certain <= self.over_possible <= self.n:
+            raise ValueError(f"counts do not add up: 0 <= {self.over_certain} <= {self.over_possible} <= {self.n}")
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """A ratio of two sums: mean (sum / count), throughput (events / seconds), cost (USD / million tokens), goodput per second.
+
+    `intervals` are (numerator, denominator) of every interval of the judged window in order, in base units (ns, tokens, s, USD).
+    Requests cut by the end add `cut` to the denominator and between `cut_low` and `cut_high` to the numerator.
+    """
+
+    intervals: tuple[tuple[float, float], ...]
+    interval_s: float = 1.0
+    residence_p90_s: float = 0.0
+    cut: int = 0
+    cut_low: float = 0.0
+    cut_high: float = 0.0
+    without_value: int = 0  # failed attempts: they have no value, and a mean does not count them
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True):
+    """One value a run (the clause's aggregate, in its base unit), of this side and of the baseline."""
+
+    current: tuple[float, ...]
+    baseline: tuple[float, ...]
+
+
+Evidence = Attempts | Flow | Runs
+
+
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for a run as a whole. `invalid` are the reasons for which it cannot be judged; `notes` go under its verdicts."""
+
+    target: str | None = None
+    invalid: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
