@@ -42,7 +42,7 @@ bench: .venv/dev
 	$(BIN)/python -m bench
 
 docs: .venv/dev
-	$(BIN)/mkdocs build --strict
+	$(BIN)/zensical build --strict
 
 install: .venv/core
 

@@ -120,6 +120,11 @@ def test_make_words_in_the_docs_are_those_of_the_makefile(page):
     assert [word for _, word in words if not re.search(rf"^{word}:", MAKEFILE, re.MULTILINE)] == []
 
 
+def test_every_page_is_in_the_menu_and_every_entry_is_a_page():
+    menu = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
+    assert sorted(menu) == [page.relative_to(DOCS).as_posix() for page in PAGES]
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
 def test_links_of_the_front_pages_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
