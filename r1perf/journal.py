@@ -68,7 +68,7 @@ class Appender:
             os.ftruncate(self._fd, self._size)
             raise ArchiveError(f"{self.path} cannot be written: {error.strerror}") from error
         self._size += written
-        self._waiting.clear()
+        del self._waiting[: len(data)]  # more may have been appended meanwhile: `flush` runs on a thread
 
     def close(self) -> None:
         """Flush and close; the file is closed even where that fails."""

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from r1perf.schedule import Stage
+
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
     """Give a worker its shard of a run."""
@@ -35,7 +37,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     wall_offset_ns: int  # wall - monotonic
     pid: int
     host: str
-    notes: list[str]  # warnings for people
+    stages: tuple[Stage, ...]  # of the whole schedule
+    notes: tuple[str, ...]  # warnings for people
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from r1perf.budget import Budget, Hold
-from r1perf.client import Client, Prepared, Reply, Ticket
+from r1perf.client import Client, Reply, Ticket
 from r1perf.datasets import Conversation, Items, Turn
 from r1perf.dispatch import Gate, dispatch
 from r1perf.loop import Cancelled, Loop, Task
@@ -44,7 +44,7 @@ class _Ready(msgspec.Struct, frozen=True):
 
     conversation: Conversation
     call: Call
-    prepared: Prepared
+    prepared: Any
 
 
 class Traffic:
@@ -60,7 +60,7 @@ class Traffic:
         plan: Plan,
         t0_ns: int,
         sources: Mapping[str, Source],
-        client: Client,
+        client: Client[Any],
         recorder: Recorder,
         *,
         seed: int,
@@ -90,13 +90,15 @@ class Traffic:
                 break
         if last.follows is None:
             self._sleep(self._origins[None] + last.start_ns)
-        if self.halted or last.follows is not None:
+        if not self.halted and last.follows is not None:
             self._recorder.begin(self._recorder.drain, self._loop.now_ns())
 
     def halt(self) -> None:
         """Start nothing more; requests that wait for a place in flight are dropped, those that were sent go on."""
-        self._halt.set()
-        self.gate.close()
+        if not self.halted:
+            self._halt.set()
+            self._recorder.begin(self._recorder.drain, self._loop.now_ns())
+            self.gate.close()
 
     def cancel(self) -> None:
         """Cut whatever still runs."""
@@ -252,7 +254,7 @@ class Traffic:
             self.halt()
             self._on_limit(sentence)
 
-    def _request(self, ticket: Ticket, prepared: Prepared, hold: Hold) -> Reply:
+    def _request(self, ticket: Ticket, prepared: Any, hold: Hold) -> Reply:
         """Send one scheduled request when there is a place in flight; it has exactly one outcome, whatever happens."""
         recorder = self._recorder
         recorder.count("scheduled", ticket.workload, ticket.stage)

@@ -1,6 +1,6 @@
 """Send one request and say truthfully what came of it. Two engines: `fast` (ours) and `openai` (the SDK, unmodified)."""
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -27,17 +27,17 @@ class Reply(msgspec.Struct, frozen=True):
     answer: str | None = None
 
 
-class Prepared(Protocol):
-    """A call rendered ahead of time, so that sending it only writes bytes."""
+P = TypeVar("P")
+"""A call rendered ahead of time, each engine's own kind, so that sending it only writes bytes."""
 
 
-class Client(Protocol):
+class Client(Protocol[P]):
     """One engine, bound to one target and one loop."""
 
-    def prepare(self, call: Call) -> Prepared:
+    def prepare(self, call: Call) -> P:
         """Render a call; never called by the dispatcher at the moment of sending."""
 
-    def send(self, ticket: Ticket, prepared: Prepared, stream: Stream) -> Reply:
+    def send(self, ticket: Ticket, prepared: P, stream: Stream) -> Reply:
         """Send once, wait for the end, and return; never raises for what a server or network does.
 
         `stream` is written on every read. Where the calling task is cancelled, the connection is closed and the reply's

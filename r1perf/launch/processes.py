@@ -126,9 +126,16 @@ class Workers:
     def __enter__(self) -> "Workers":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for child in list(self._children.values()):
+    def kill(self, worker: str) -> None:
+        """Kill a worker that does not answer; its `Gone` follows."""
+        child = self._children.get(worker)
+        if child is not None:
             child.process.kill()
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children.values():
+            child.stdin.close()  # an orphan ends by itself, its files complete
+        for child in list(self._children.values()):
             self._reap(child)
         self._selector.close()
         for log in self._logs.values():

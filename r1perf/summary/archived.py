@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from r1perf.errors import ArchiveError
-from r1perf.journal import Damage, read_requests, read_snapshots, requests_path
+from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
 from r1perf.recorder import Recorder
 from r1perf.result import Result
 from r1perf.snapshot import Snapshot
@@ -48,23 +48,28 @@ def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
         for path in sorted(folder.glob(f"{prefix}*{suffix}"))
     }
     for worker, folder in sorted(workers.items()):
-        _recover_worker(summary, folder, worker, damage)
+        recover_worker(summary, folder, worker, damage)
         if summary.pending(worker):
             summary.lose(worker)
     return summary
 
 
-def _recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage) -> None:
-    covered, last = 0, None
-    path = folder / f"snapshots.{worker}"
+def recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage = lambda sentence: None) -> list[Snapshot]:
+    """Merge what a worker has written and the summary does not hold yet; return the snapshots that were new."""
+    covered, last, merged = 0, None, []
+    path = snapshots_path(folder, worker)
     for snapshot in read_snapshots(path, damage) if path.exists() else ():
-        summary.merge(snapshot)
+        if summary.merge(snapshot):
+            merged.append(snapshot)
         covered += sum(counter.n for counter in snapshot.counters if counter.name.startswith("outcome."))
         last = snapshot
     path = requests_path(folder, worker)
     rest = [result for n, result in enumerate(read_requests(path, damage)) if n >= covered] if path.exists() else []
     if rest:
-        summary.merge(_replayed(summary, worker, rest, last))
+        replayed = _replayed(summary, worker, rest, last)
+        if summary.merge(replayed):
+            merged.append(replayed)
+    return merged
 
 
 def _replayed(summary: Summary, worker: str, rest: list[Result], last: Snapshot | None) -> Snapshot:

@@ -35,6 +35,8 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
     ok: int
     failed: dict[Outcome, int]
     censored: dict[Outcome, int]
+    ended: int  # requests that ended in these seconds, censored ones apart
+    ended_failed: int  # those of them that failed
     cpu: float | None  # share of one core, of the busiest worker
     loop_lag_max_ns: int
     delay_max_ns: int
@@ -68,6 +70,7 @@ def recent(summary: Summary, seconds: float = 10) -> Recent:
     failed = {outcome: n for outcome, n in outcomes.items() if outcome in FAILED}
     censored = {outcome: n for outcome, n in outcomes.items() if outcome in CENSORED}
     done = sum(outcomes.values())
+    ended = {outcome: _sum(intervals, f"outcome.{outcome}") for outcome in Outcome}
     last = intervals[-1].health.values() if intervals else ()
     return Recent(
         elapsed_ns=summary.elapsed_ns,
@@ -90,6 +93,8 @@ def recent(summary: Summary, seconds: float = 10) -> Recent:
         ok=done - sum(failed.values()) - sum(censored.values()),
         failed=failed,
         censored=censored,
+        ended=sum(n for outcome, n in ended.items() if outcome not in CENSORED),
+        ended_failed=sum(n for outcome, n in ended.items() if outcome in FAILED),
         cpu=max((cpu_ns[worker] / wall for worker, wall in span_ns.items() if wall), default=None),
         loop_lag_max_ns=max((health.loop_lag_max_ns for _, health in healths), default=0),
         delay_max_ns=max((health.delay_max_ns for _, health in healths), default=0),

@@ -1,0 +1,331 @@
+"""The collector of a run: assign shards, announce t0, merge snapshots, feed sinks and terminal, decide when it is over.
+
+It knows no pipes and no sockets: whoever carries the messages calls `receive`, and `tick` a few times a second. The swarm is
+this same collector over Locust's messages.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from r1perf import clock, messages, snapshot
+from r1perf.errors import R1perfError
+from r1perf.result import FAILED
+from r1perf.scenario import Scenario, resolved
+from r1perf.sinks import Sink
+from r1perf.summary import Document, Interval, Run, Summary, document, recent
+from r1perf.summary.archived import recover_worker
+
+LEAD_NS = 200_000_000
+"""How long before interval 0 its time is announced: every worker must have it by then."""
+
+SILENCE_NS = 60_000_000_000
+"""A worker that says nothing for so long, though its process lives, is given up."""
+
+LATE_INTERVALS = 10
+"""A sink is given an interval when all workers have reported it, or when it is so far behind the newest."""
+
+RATE_LEAST = 20
+"""An error rate is not taken from fewer ended requests."""
+
+INTERRUPT_DRAIN_NS = 10_000_000_000
+"""How long the first Ctrl-C waits for what is in flight; the second does not."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a collector is to carry out."""
+
+    scenario: Scenario  # as the workers get it: a simulated target has its real address
+    resolved: dict[str, Any]  # as the archive keeps it
+    base: Path
+    folder: Path
+    run_id: str
+    environment: dict[str, Any]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """How a run ended: the exit code, one sentence where it is not 0, and the document where there is an archive."""
+
+    code: int
+    sentence: str | None
+    document: Document | None
+
+
+class View(Protocol):
+    """Who watches: the terminal, or nobody."""
+
+    def note(self, sentence: str) -> None:
+        """Show a warning or an event."""
+
+    def show(self, summary: Summary, phase: str) -> None:
+        """Show the present; called a few times a second."""
+
+
+class Collector:
+    """Carries one run out with the workers named. `send(worker, message)` carries a message to one of them."""
+
+    def __init__(
+        self,
+        order: Order,
+        workers: Sequence[str],
+        send: Callable[[str, messages.ToWorker], None],
+        sinks: Sequence[Sink],
+        view: View,
+    ) -> None:
+        self._order, self._send, self._sinks, self._view = order, send, list(sinks), view
+        self._workers = list(workers)
+        self._ready: dict[str, messages.Ready] = {}
+        self._running: set[str] = set()  # have been told to go, and are neither done nor gone
+        self._merged: dict[str, int] = {}  # the last interval of each worker
+        self._heard_ns: dict[str, int] = {}
+        self._pending: dict[int, Interval] = {}
+        self._broken: list[Sink] = []
+        self._verdict: Verdict | None = None
+        self._reason: str | None = None
+        self._wrong_target = False
+        self._failed = False
+        self._interrupts = 0
+        self._halted = False
+        self.summary: Summary | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return how the run ended; None while it goes on."""
+        return self._verdict
+
+    def begin(self) -> None:
+        """Give every worker its shard."""
+        now_ns = clock.monotonic_ns()
+        for shard, worker in enumerate(self._workers):
+            self._heard_ns[worker] = now_ns
+            self._send(
+                worker,
+                messages.Assign(
+                    run_id=self._order.run_id,
+                    worker=worker,
+                    shard=shard,
+                    shards=len(self._workers),
+                    scenario=resolved(self._order.scenario),
+                    base=str(self._order.base),
+                    folder=str(self._order.folder),
+                    interval_ns=int(self._order.scenario.interval),
+                ),
+            )
+
+    # --- What comes ---
+
+    def receive(self, worker: str, message: messages.ToCollector) -> None:
+        """Take a worker's message; duplicates and messages out of their phase change nothing."""
+        self._heard_ns[worker] = clock.monotonic_ns()
+        if self._verdict is not None:
+            return
+        if isinstance(message, messages.Refused):
+            self._refuse(message.sentence)
+        elif isinstance(message, messages.Ready):
+            self._take_ready(worker, message)
+        elif isinstance(message, messages.Report):
+            self._merge(worker, message)
+        elif isinstance(message, messages.Stopping):
+            self._take_stopping(worker, message)
+        elif worker in self._running:
+            self._running.discard(worker)
+            self._check_over()
+
+    def gone(self, worker: str, how: str) -> None:
+        """Note that a worker's process ended without being done; what it had written to disk is merged."""
+        if self._verdict is not None:
+            return
+        if self.summary is None:
+            self._refuse(f"worker {worker} ended before the run began: {how}")
+            return
+        if worker in self._running:
+            self._running.discard(worker)
+            self._view.note(f"worker {worker} was lost: {how}")
+            self._reason = self._reason or f"worker {worker} was lost: {how}"
+            for taken in recover_worker(self.summary, self._order.folder, worker):
+                self._keep(taken)
+            self.summary.lose(worker)
+            self._check_over()
+
+    def interrupt(self) -> None:
+        """Take a Ctrl-C: the first drains, the second cuts what is in flight; the archive is completed either way."""
+        self._interrupts += 1
+        if self.summary is None:
+            self._verdict = Verdict(130, "interrupted before the run began", None)
+            return
+        if self._interrupts == 1:
+            seconds = INTERRUPT_DRAIN_NS // 10**9
+            self._view.note(f"interrupted: waiting up to {seconds} s for what is in flight; once more to stop at once")
+        self._halt(INTERRUPT_DRAIN_NS if self._interrupts == 1 else 0)
+
+    def stop(self, reason: str) -> None:
+        """End the run early, in order, for a reason."""
+        if self._reason is None:
+            self._reason = reason
+            self._view.note(f"stopping: {reason}")
+        self._halt(None)
+
+    def tick(self) -> None:
+        """Do what time asks for: write intervals, look at the limits, show the present."""
+        if self._verdict is None and self.summary is not None:
+            self._write(everything=False)
+            self._check_limits()
+            self._view.show(self.summary, self._phase())
+
+    def silent(self) -> list[str]:
+        """Return the running workers that have said nothing for too long: whoever owns their processes ends them."""
+        now_ns = clock.monotonic_ns()
+        return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > SILENCE_NS]
+
+    # --- Phases ---
+
+    def _phase(self) -> str:
+        return "draining" if self._halted else "running"
+
+    def _refuse(self, sentence: str) -> None:
+        self._verdict = Verdict(2, sentence, None)
+
+    def _take_ready(self, worker: str, ready: messages.Ready) -> None:
+        if worker in self._ready:
+            return
+        self._ready[worker] = ready
+        for note in ready.notes if len(self._ready) == 1 else ():
+            self._view.note(note)
+        first = self._ready[min(self._ready)]
+        if ready.digest != first.digest:
+            self._refuse(
+                f"worker {worker} ({ready.host}) plans a different run ({ready.digest}) than worker {min(self._ready)} "
+                f"({first.host}, {first.digest}): their versions of r1perf, Python or the data files differ"
+            )
+        elif len(self._ready) == len(self._workers):
+            self._go()
+
+    def _go(self) -> None:
+        """Open the archive and the other sinks, and announce t0."""
+        scenario, target = self._order.scenario, self._order.scenario.target
+        now_ns = clock.wall_ns()
+        t0_ns = now_ns + LEAD_NS
+        run = Run(
+            run_id=self._order.run_id,
+            name=scenario.name,
+            target=target.name or f"{urlsplit(target.url).netloc}/{target.model}",
+            url=target.url,
+            model=target.model,
+            engine=target.engine,
+            started_ns=t0_ns,
+            interval_ns=int(scenario.interval),
+            stages=self._ready[self._workers[0]].stages,
+            workloads=tuple(scenario.workload),
+            workers=tuple(self._workers),
+            price=target.price,
+            system=target.system,
+            scenario=self._order.resolved,
+            labels=scenario.labels,
+            environment=self._order.environment | {"workers": self._worker_facts()},
+        )
+        try:
+            for sink in self._sinks:
+                sink.open(run)
+        except R1perfError as error:
+            self._refuse(str(error))
+            return
+        self.summary = Summary(run)
+        for worker in self._workers:
+            self._running.add(worker)
+            self._send(worker, messages.Go(t0_ns))
+
+    def _worker_facts(self) -> dict[str, Any]:
+        return {
+            worker: {"host": ready.host, "pid": ready.pid, "wall_offset_ns": ready.wall_offset_ns}
+            for worker, ready in sorted(self._ready.items())
+        }
+
+    def _take_stopping(self, worker: str, message: messages.Stopping) -> None:
+        """Take note that a worker ends early; the others end with it."""
+        self._wrong_target |= message.wrong_target
+        self._failed |= message.failed
+        self.stop(message.reason)
+
+    def _halt(self, drain_ns: int | None) -> None:
+        self._halted = True
+        for worker in sorted(self._running):
+            self._send(worker, messages.Halt(drain_ns))
+
+    # --- Snapshots ---
+
+    def _merge(self, worker: str, report: messages.Report) -> None:
+        if self.summary is None:
+            return
+        for encoded in report.snapshots:
+            taken = snapshot.decode(encoded)
+            if self.summary.merge(taken):
+                self._keep(taken)
+            self._merged[worker] = max(taken.k, self._merged.get(worker, -1))
+        self._send(worker, messages.Ack(self._merged.get(worker, -1)))
+
+    def _keep(self, taken: snapshot.Snapshot) -> None:
+        """Hold a merged snapshot until its interval is whole, for the sinks."""
+        self._pending.setdefault(taken.k, Interval(taken.k)).add(taken)
+
+    def _write(self, *, everything: bool) -> None:
+        """Give the sinks every interval that all running workers have reported; late data goes alone."""
+        newest = max(self._merged.values(), default=-1)
+        whole = newest if not self._running else min(self._merged.get(worker, -1) for worker in self._running)
+        until = newest if everything else max(whole, newest - LATE_INTERVALS)
+        for k in sorted(k for k in self._pending if k <= until or everything):
+            interval = self._pending.pop(k)
+            for sink in list(self._sinks):
+                try:
+                    sink.write(interval)
+                except R1perfError as error:
+                    self._sink_failed(sink, error)
+
+    def _sink_failed(self, sink: Sink, error: R1perfError) -> None:
+        """Go on without a sink that cannot write, and end the run in order."""
+        self._sinks.remove(sink)
+        self._broken.append(sink)
+        self._failed = True
+        self.stop(str(error))
+
+    # --- Limits and ends ---
+
+    def _check_limits(self) -> None:
+        stop, summary = self._order.scenario.stop, self.summary
+        if self._halted or summary is None:
+            return
+        failed = sum(n for outcome, n in summary.outcomes().items() if outcome in FAILED)
+        if stop.errors is not None and failed >= stop.errors:
+            self.stop(f"{failed} requests have failed, and `stop.errors` is {stop.errors}")
+        elif stop.error_rate is not None:
+            now = recent(summary, stop.error_rate.window / 1e9)
+            rate = now.ended_failed / now.ended if now.ended else 0.0
+            if rate > stop.error_rate.above and now.ended >= RATE_LEAST:
+                self.stop(
+                    f"{rate:.1%} of the {now.ended} requests that ended in the last {stop.error_rate.window} failed, "
+                    f"and `stop.error_rate.above` is {stop.error_rate.above:.1%}"
+                )
+
+    def _check_over(self) -> None:
+        if self._running or self.summary is None or self._verdict is not None:
+            return
+        self._write(everything=True)
+        status = "interrupted" if self._interrupts else "failed" if self._failed else "finished"
+        reason = self._reason or ("interrupted by the user" if self._interrupts else None)
+        built = document(self.summary, status, reason)
+        for sink in [*self._sinks, *self._broken]:
+            try:
+                sink.close(built)
+            except R1perfError as error:
+                reason = reason or str(error)
+                self._failed = True
+        self._verdict = Verdict(self._code(built), reason, built)
+
+    def _code(self, built: Document) -> int:
+        if self._interrupts:
+            return 130
+        if self._wrong_target:
+            return 2
+        return 0 if built.validity.valid and self._reason is None and not self._failed else 3

@@ -1,0 +1,107 @@
+"""Run a scenario with workers on this machine: what `r1perf run` does, without its terminal."""
+
+import secrets
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from r1perf import clock
+from r1perf.collector import Collector, Order, Verdict, View
+from r1perf.launch.processes import Gone, Workers
+from r1perf.launch.simulated import simulator
+from r1perf.scenario import Scenario, resolved, simulated
+from r1perf.sinks.archive import ArchiveSink, create
+from r1perf.sinks.environment import environment
+
+TICK_S = 0.2
+"""How often the collector looks up while no message comes."""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What came of a run; `folder` is its archive, None where it never began."""
+
+    verdict: Verdict
+    folder: Path | None
+
+
+def run(scenario: Scenario, *, base: Path, runs: Path, view: View, workers: int = 1) -> Ran:
+    """Run a scenario to its end; SIGINT and SIGTERM end it in order. Raises an R1perfError for what is wrong before it begins."""
+    kind = simulated(scenario.target.url)
+    with nullcontext(scenario.target.url) if kind is None else simulator(*kind) as url:
+        reached = scenario
+        if kind is not None:
+            name = scenario.target.name or f"simulated {kind[0]}"
+            reached = msgspec.structs.replace(scenario, target=msgspec.structs.replace(scenario.target, url=url, name=name))
+        folder = create(runs, scenario.name, clock.wall_ns())
+        verdict = _collect(
+            Order(
+                scenario=reached,
+                resolved=resolved(scenario),
+                base=base,
+                folder=folder.resolve(),
+                run_id=f"{folder.name}-{secrets.token_hex(3)}",
+                environment=environment(Path.cwd()),
+            ),
+            workers,
+            view,
+        )
+    if verdict.document is None:
+        _remove(folder)
+        return Ran(verdict, None)
+    return Ran(verdict, folder)
+
+
+def _collect(order: Order, count: int, view: View) -> Verdict:
+    with Workers(count, order.folder) as workers, _interrupts() as interrupts:
+        collector = Collector(order, workers.names, workers.send, [ArchiveSink(order.folder)], view)
+        collector.begin()
+        taken = 0
+        while collector.verdict is None:
+            for worker, message in workers.receive(TICK_S):
+                if isinstance(message, Gone):
+                    collector.gone(worker, _says(message, workers.log(worker)))
+                else:
+                    collector.receive(worker, message)
+            while taken < len(interrupts):
+                taken += 1
+                collector.interrupt()
+            for worker in collector.silent():
+                workers.kill(worker)
+            collector.tick()
+        return collector.verdict
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying of them."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _says(gone: Gone, log: Path) -> str:
+    """Say how a process ended, and where it wrote why."""
+    how = f"killed by {signal.Signals(-gone.code).name}" if gone.code < 0 else f"its process ended with exit code {gone.code}"
+    written = log.exists() and log.stat().st_size > 0
+    return how + (f"; its last words are in {log}" if written else "")
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of a run that never began; a worker's log stays, and so does its folder."""
+    for path in folder.iterdir():
+        if path.name.startswith(("requests.", "snapshots.")) and path.stat().st_size == 0:
+            path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()

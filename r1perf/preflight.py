@@ -1,0 +1,131 @@
+"""Find out before any scheduled request whether the target can be used: connect and TLS, then `GET {url}/models`."""
+
+import os
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from r1perf.errors import TargetError, TransportError, UsageError
+from r1perf.loop import Loop
+from r1perf.providers import Dialect
+from r1perf.target import Target
+from r1perf.transport import HttpRequest, Transport
+
+POLL_NS = 2_000_000_000
+"""How often a target that is not ready is asked again (`wait_ready`)."""
+
+ANSWER_NS = 30_000_000_000
+"""How long `GET /models` may take; a server that needs longer for a list of names is not ready."""
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What the target said of itself."""
+
+    models: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # warnings, one sentence each
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def api_key(target: Target) -> str | None:
+    """Read the key from the environment; raises UsageError where the named variable is not set."""
+    if target.api_key_env is None:
+        return None
+    key = os.environ.get(target.api_key_env, "").strip()
+    if not key:
+        raise UsageError(f"the environment variable {target.api_key_env} is not set; `target.api_key_env` says that it holds the key")
+    return key
+
+
+def preflight(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key: str | None) -> Served:
+    """Reach the target, waiting for it as long as `wait_ready` says; raises TargetError where it cannot be used."""
+    until_ns = loop.now_ns() + int(target.wait_ready or 0)
+    while True:
+        try:
+            return _ask(loop, target, dialect, transport, key)
+        except _NotReadyError as error:
+            if loop.now_ns() + POLL_NS > until_ns:
+                raise TargetError(str(error)) from error
+            loop.sleep_until(loop.now_ns() + POLL_NS)
+
+
+class _NotReadyError(Exception):
+    """The target may become usable: refused, timed out, 503."""
+
+
+class _Answer:
+    """Takes the answer to `GET /models`."""
+
+    def __init__(self, until_ns: int) -> None:
+        self._until_ns = until_ns
+        self.status = 0
+        self.body = b""
+
+    def on_connection(self, connect_ns: int | None, local_port: int) -> None:
+        """Take no note of it."""
+
+    def on_head(self, now_ns: int, status: int, headers: dict[str, str]) -> None:
+        """Keep the status."""
+        self.status = status
+
+    def on_body(self, now_ns: int, data: bytes) -> bool:
+        """Keep the body, within reason."""
+        self.body += data[: (1 << 22) - len(self.body)]
+        return False
+
+    def deadline_ns(self) -> tuple[int, str]:
+        """Bound the whole answer."""
+        return self._until_ns, "total"
+
+
+def models_path(url: str) -> str:
+    """Return the path of the list of models under the target's URL, with its query."""
+    parts = urlsplit(url)
+    return urlunsplit(("", "", parts.path.rstrip("/") + "/models", parts.query, ""))
+
+
+def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key: str | None) -> Served:
+    where = target.url
+    answer = _Answer(loop.now_ns() + ANSWER_NS)
+    headers = {name: value for name, value in dialect.headers(target, key).items() if name.lower() != "content-type"}
+    try:
+        transport.exchange(HttpRequest("GET", models_path(target.url), tuple(headers.items())), answer)
+    except TransportError as error:
+        _raise(error, where)
+    if answer.status in (401, 403):
+        had = f"the key in {target.api_key_env}" if target.api_key_env else "a request without a key (`target.api_key_env` names none)"
+        raise TargetError(f"{where} refuses {had}: HTTP {answer.status}{_said(dialect, answer)}")
+    if answer.status == 503:
+        raise _NotReadyError(f"{where} is not ready: HTTP 503{_said(dialect, answer)}")
+    if answer.status != 200:
+        return Served(notes=(f"{where}/models answers HTTP {answer.status}: the models served are not known beforehand",))
+    try:
+        models = tuple(model.id for model in msgspec.json.decode(answer.body, type=_Models).data)
+    except msgspec.MsgspecError:
+        return Served(notes=(f"{where}/models is not a list of models: the models served are not known beforehand",))
+    if models and target.model not in models:
+        shown = ", ".join(models[:8]) + (", ..." if len(models) > 8 else "")
+        return Served(models, (f"{where} does not list the model `{target.model}`; it lists {shown}",))
+    return Served(models)
+
+
+def _raise(error: TransportError, where: str) -> None:
+    if error.reason in ("total", "eof", "protocol", "stale_connection"):
+        return  # connected: what the path answers is only a warning
+    sentence = f"{where} cannot be reached: {error}"
+    if error.reason.startswith("tls") or error.reason == "dns":
+        raise TargetError(sentence) from error
+    raise _NotReadyError(sentence) from error
+
+
+def _said(dialect: Dialect, answer: _Answer) -> str:
+    message = dialect.refusal(answer.status, {}, answer.body)[2]
+    return f" ({message})" if message else ""
+
+

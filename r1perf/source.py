@@ -1,0 +1,47 @@
+"""One workload, ready to be asked: conversations by item, calls rendered from them, answers graded."""
+
+from r1perf.client import Reply
+from r1perf.datasets import Conversation, Items, Turn
+from r1perf.grading import Grade, grade
+from r1perf.result import Outcome
+from r1perf.target import Call, Message, Target
+from r1perf.units import Tokens
+from r1perf.workload import Workload
+
+KEEP_ANSWER = 200_000
+"""Characters of an answer that are kept until it is graded or the next turn is rendered; never longer, never on disk."""
+
+
+class WorkloadSource:
+    """See `traffic.Source`."""
+
+    def __init__(self, workload: Workload, items: Items, target: Target) -> None:
+        self.items = items
+        self._workload = workload
+        self._target = target
+
+    def call(self, conversation: Conversation, turn: Turn, messages: tuple[Message, ...]) -> Call:
+        """Render one turn; `messages` is everything that was said before it."""
+        workload, completions = self._workload, self._target.endpoint == "completions"
+        said = (*messages, Message("user", turn.text))
+        needed = turn.expected is not None or (turn is not conversation.turns[-1] and turn.recorded_answer is None)
+        most = turn.max_tokens or workload.max_tokens
+        return Call(
+            messages=() if completions else said,
+            prompt="\n\n".join(message.content for message in said) if completions else None,
+            model=workload.model or self._target.model,
+            max_tokens=None if most is None else Tokens(most),
+            output_tokens=None if turn.output_tokens is None else Tokens(turn.output_tokens),
+            sampling=workload.sampling,
+            headers={**workload.headers, **conversation.headers},
+            extra_body=workload.extra_body,
+            body=turn.body,
+            keep_answer=KEEP_ANSWER if needed else 0,
+        )
+
+    def grade(self, turn: Turn, reply: Reply) -> Grade | None:
+        """Grade an answer that ended well; what failed or was cut by the run's end has no grade."""
+        outcome = reply.result.outcome
+        if turn.expected is None or outcome not in (Outcome.OK, Outcome.TRUNCATED):
+            return None
+        return grade(reply.answer, turn.expected, truncated=outcome is Outcome.TRUNCATED)

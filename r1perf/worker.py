@@ -1,0 +1,272 @@
+"""One worker: a shard of the run, from its assignment to its last acknowledged snapshot. It only measures.
+
+All of it runs on one loop: the dispatcher and the conversations (`traffic`), a task that flips the recorder once an interval
+and reports, a task that reads what the collector says. Files are written on a thread, so that no disk delays a timestamp.
+"""
+
+import os
+import platform
+from pathlib import Path
+from typing import Protocol
+
+from r1perf import clock, messages, snapshot
+from r1perf.budget import Budget
+from r1perf.errors import ArchiveError, R1perfError
+from r1perf.health import Health
+from r1perf.journal import RequestsJournal, SnapshotsJournal
+from r1perf.loop import Loop
+from r1perf.recorder import Recorder
+from r1perf.result import FAILED, Outcome, Result
+from r1perf.setup import Setup, set_up
+from r1perf.traffic import Traffic
+
+RESEND_NS = 5_000_000_000
+"""A report that was not acknowledged for so long is sent again; the collector merges each snapshot once."""
+
+TERMINATED_DRAIN_NS = 10_000_000_000
+"""How long a worker that is asked to end by a signal waits for what is in flight."""
+
+DRAIN_LOOK_NS = 200_000_000
+"""How often a drain looks whether it has been shortened."""
+
+WRONG_TARGET = frozenset({401, 403, 404})
+"""Statuses that say, where nothing has succeeded yet, that the target is wrong rather than overloaded."""
+
+
+class Link(Protocol):
+    """The way to the collector."""
+
+    def send(self, message: messages.ToCollector) -> None:
+        """Send without waiting."""
+
+    def receive(self) -> "messages.ToWorker | None":
+        """Wait for the next message; None when the collector is gone."""
+
+
+class Worker:
+    """One worker process's work; `run()` returns when it is done or the collector is gone."""
+
+    def __init__(self, loop: Loop, link: Link) -> None:
+        self._loop, self._link = loop, link
+        self._terminated = loop.event()
+        self._shard: _Shard | None = None
+
+    def terminate(self) -> None:
+        """End in order, from a signal handler: drain for a bounded time, report, be done."""
+        self._terminated.set()
+        if self._shard is not None:
+            self._shard.stop("the worker was asked to end by SIGTERM", drain_ns=TERMINATED_DRAIN_NS)
+
+    def run(self) -> None:
+        """Take the assignment, get ready, measure, report."""
+        assign = self._link.receive()
+        if not isinstance(assign, messages.Assign):
+            return
+        wall_offset_ns = clock.wall_offset_ns()
+        try:
+            setup = set_up(self._loop, assign)
+        except R1perfError as error:
+            self._link.send(messages.Refused(str(error)))
+            return
+        try:
+            self._link.send(
+                messages.Ready(
+                    digest=setup.digest,
+                    wall_offset_ns=wall_offset_ns,
+                    pid=os.getpid(),
+                    host=platform.node(),
+                    stages=setup.plan.stages,
+                    notes=setup.notes,
+                )
+            )
+            go = self._link.receive()
+            if isinstance(go, messages.Go):
+                self._measure(assign, setup, go.t0_wall_ns - wall_offset_ns, wall_offset_ns)
+        finally:
+            setup.client.close()
+
+    def _measure(self, assign: messages.Assign, setup: Setup, t0_ns: int, wall_offset_ns: int) -> None:
+        try:
+            shard = self._shard = _Shard(self._loop, self._link, assign, setup, t0_ns, wall_offset_ns)
+        except ArchiveError as error:
+            self._link.send(messages.Refused(str(error)))
+            return
+        if self._terminated.is_set():
+            self.terminate()
+        listener = self._loop.spawn(self._listen, shard)
+        shard.run()
+        listener.cancel()
+
+    def _listen(self, shard: "_Shard") -> None:
+        while True:
+            message = self._link.receive()
+            if isinstance(message, messages.Ack):
+                shard.acknowledged(message.k)
+            elif isinstance(message, messages.Halt):
+                shard.halt(message.drain_ns)
+            elif message is None:
+                shard.orphaned()
+                return
+
+
+class _Shard:
+    """The measured part: traffic, flips and reports between t0 and the end."""
+
+    def __init__(self, loop: Loop, link: Link, assign: messages.Assign, setup: Setup, t0_ns: int, wall_offset_ns: int) -> None:
+        self._loop, self._link, self._setup, self._t0_ns = loop, link, setup, t0_ns
+        self._interval_ns = assign.interval_ns
+        folder = Path(assign.folder)
+        self._requests = RequestsJournal(folder, assign.worker)
+        self._snapshots = SnapshotsJournal(folder, assign.worker)
+        self._recorder = Recorder(assign.worker, setup.plan.stages, t0_ns, assign.interval_ns, setup.record_chunks)
+        self._traffic = Traffic(
+            loop,
+            setup.plan,
+            t0_ns,
+            setup.sources,
+            setup.client,
+            self._recorder,
+            seed=setup.seed,
+            max_in_flight=setup.max_in_flight,
+            budget=Budget(setup.limits, setup.price),
+            on_result=self._on_result,
+            on_limit=self.stop,
+        )
+        self._health = Health(loop, wall_offset_ns)
+        self._cut_ns: int | None = None  # when what is still in flight is cancelled; None: it is waited for
+        self._failures = 0
+        self._succeeded = False
+        self._stopped = False
+        self._orphaned = False
+        self._started = loop.event()  # nothing is left to be started
+        self._ended = loop.event()  # every request has an outcome
+        self._reported = loop.event()  # every snapshot is acknowledged
+        self._unacknowledged: list[tuple[int, bytes]] = []
+        self._resend_ns = 0  # when the outstanding report is sent again; 0: none is outstanding
+        self._snapshot_count = 0
+
+    def run(self) -> None:
+        """Measure until all is reported, or nobody is left to report to."""
+        flips = self._loop.spawn(self._flip_all)
+        self._loop.spawn(self._start_all)
+        self._started.wait()
+        self._bound(self._setup.drain_ns)
+        self._drain()
+        self._ended.set()
+        flips.join()
+        self._health.close()
+        self._requests.close()
+        self._snapshots.close()
+        if not self._orphaned:
+            self._link.send(messages.Done(self._snapshot_count))
+
+    # --- Ends ---
+
+    def stop(self, reason: str, *, wrong_target: bool = False, failed: bool = False, drain_ns: int | None = None) -> None:
+        """Begin to end before the schedule does, and tell why; only the first reason counts."""
+        if not self._stopped:
+            self._stopped = True
+            self._link.send(messages.Stopping(reason, wrong_target=wrong_target, failed=failed))
+        self.halt(drain_ns)
+
+    def halt(self, drain_ns: int | None = None) -> None:
+        """Start nothing more; `drain_ns`, where given, bounds the wait for what is in flight from now on."""
+        self._bound(drain_ns)
+        self._traffic.halt()
+        self._started.set()
+
+    def orphaned(self) -> None:
+        """End at once: the collector is gone. What was measured is on disk."""
+        self._orphaned = True
+        self._reported.set()
+        self.halt(0)
+
+    def _bound(self, drain_ns: int | None) -> None:
+        if drain_ns is not None:
+            until_ns = self._loop.now_ns() + drain_ns
+            self._cut_ns = until_ns if self._cut_ns is None else min(self._cut_ns, until_ns)
+
+    def _start_all(self) -> None:
+        self._traffic.run()
+        self._started.set()
+
+    def _drain(self) -> None:
+        """Wait for what is in flight, and cut it when the time for that is over (which may be shortened meanwhile)."""
+        while True:
+            now_ns = self._loop.now_ns()
+            cut_ns = self._cut_ns
+            if self._traffic.drained(min(now_ns + DRAIN_LOOK_NS, cut_ns or now_ns + DRAIN_LOOK_NS)):
+                return
+            if cut_ns is not None and self._loop.now_ns() >= cut_ns:
+                self._traffic.cancel()
+                self._traffic.drained()
+                return
+
+    # --- Results ---
+
+    def _on_result(self, result: Result) -> None:
+        self._requests.write(result)
+        if result.outcome in FAILED:
+            self._failures += 1
+            if result.status in WRONG_TARGET and not self._succeeded:
+                said = f" ({result.message})" if result.message else ""
+                self.stop(f"the target answers HTTP {result.status} before anything has succeeded{said}", wrong_target=True)
+            elif self._setup.stop_errors is not None and self._failures >= self._setup.stop_errors:
+                self.stop(f"{self._failures} requests have failed, as many as `stop.errors` allows")
+        elif result.outcome in (Outcome.OK, Outcome.TRUNCATED):
+            self._succeeded = True
+
+    # --- Intervals ---
+
+    def _flip_all(self) -> None:
+        k, ended = 0, False
+        while not ended:
+            end_ns = self._t0_ns + (k + 1) * self._interval_ns
+            ended = self._ended.wait(end_ns)
+            # An interval ends on its boundary; the very last one when the last request has.
+            self._flip(min(end_ns, self._loop.now_ns() + 1) if ended else end_ns)
+            k += 1
+        while self._unacknowledged and not self._orphaned:
+            self._report()
+            self._reported.wait(self._loop.now_ns() + RESEND_NS)
+
+    def _flip(self, end_ns: int) -> None:
+        reading = self._health.read()
+        taken = self._recorder.flip(
+            end_ns,
+            waiting=self._traffic.gate.waiting,
+            cpu_ns=reading.cpu_ns,
+            wall_ns=reading.wall_ns,
+            loop_lag_max_ns=reading.loop_lag_max_ns,
+            rss_bytes=reading.rss_bytes,
+            clock_step_ns=reading.clock_step_ns,
+        )
+        encoded = snapshot.encode(taken)
+        self._snapshot_count += 1
+        self._snapshots.write(encoded)
+        try:
+            self._loop.offload(self._flush)
+        except ArchiveError as error:
+            self.stop(str(error), failed=True, drain_ns=TERMINATED_DRAIN_NS)
+        self._unacknowledged.append((taken.k, encoded))
+        self._report()
+
+    def _flush(self) -> None:
+        self._requests.flush()
+        self._snapshots.flush()
+
+    def _report(self) -> None:
+        """Send what is not acknowledged, unless a report is outstanding that may still be."""
+        now_ns = self._loop.now_ns()
+        if self._unacknowledged and now_ns >= self._resend_ns:
+            self._resend_ns = now_ns + RESEND_NS
+            self._link.send(messages.Report([encoded for _, encoded in self._unacknowledged]))
+
+    def acknowledged(self, k: int) -> None:
+        """Forget what is merged; send what has come since."""
+        self._unacknowledged = [(own, encoded) for own, encoded in self._unacknowledged if own > k]
+        self._resend_ns = 0
+        if self._unacknowledged:
+            self._report()
+        elif self._ended.is_set():
+            self._reported.set()
