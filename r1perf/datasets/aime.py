@@ -10,8 +10,8 @@ from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.files import Rows, open_rows, read_all, text_of
 from r1perf.datasets.hub import HubRows
 from r1perf.datasets.problems import problem
-from r1perf.datasets.streams import Order, Picker, stream
-from r1perf.datasets.words import digest, estimated_tokens
+from r1perf.datasets.streams import Order, Picker, fingerprint, stream
+from r1perf.datasets.words import estimated_tokens
 
 DIRECTIVE = "\nPlease reason step by step, and put your final answer within \\boxed{}."
 """The published directive for mathematics, in the user's message and without a system prompt (README of deepseek-ai/DeepSeek-R1)."""
@@ -64,7 +64,7 @@ class _Source:
 
     def __init__(self, spec: Aime, seed: int, salt: str, content: str = "") -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
-        self.digest = digest(msgspec.json.encode(spec), seed, content).hex()
+        self.digest = fingerprint(spec, seed, content)
 
     def conversation(self, item: int) -> Conversation:
         record = self._record(item)

@@ -80,8 +80,11 @@ class Law:
 
     def __init__(self, quantile: Quantile, least: int) -> None:
         self._quantile, self._least = quantile, least
-        grid = 512
-        self.mean = sum(self.at((k + 0.5) / grid) for k in range(grid)) / grid
+        self.mean = self.mean_of(float)
+
+    def mean_of(self, value: Callable[[int], float]) -> float:
+        """Return the mean of a function of the length, over 512 quantiles."""
+        return sum(value(self.at((k + 0.5) / 512)) for k in range(512)) / 512
 
     def at(self, u: float) -> int:
         """Return the quantile at u in [0, 1), rounded."""

@@ -1,41 +1,85 @@
-"""Prompts of the user's own: a list in the scenario, or a file."""
+"""Prompts of the user's own: a list in the scenario, or a JSON Lines, JSON, CSV, Parquet or text file."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Turn
 from r1perf.datasets.cache import Cache, cached
-from r1perf.datasets.streams import Picker
-from r1perf.datasets.words import digest
+from r1perf.datasets.files import open_rows, read_all, text_of
+from r1perf.datasets.streams import Picker, fingerprint
+from r1perf.datasets.words import estimated_tokens
+from r1perf.target import Message
 
 
 class Prompts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="prompts"):
-    """Single-turn prompts as they are."""
+    """Single-turn prompts as they are.
+
+    A file's rows hold `prompt`, and where they have them `system`, `expected` (the right answer, graded) and `output_tokens`
+    (orders an exact length: vLLM's custom format).
+    """
 
     prompts: tuple[str, ...] = ()
+    file: str | None = None
     order: Literal["sequential", "shuffled"] = "sequential"
     cache: Cache = "natural"
 
     def __post_init__(self) -> None:
-        """Refuse an empty list."""
-        if not self.prompts:
-            raise ValueError('needs `prompts = ["...", ...]`')
+        """Refuse none and both."""
+        if bool(self.prompts) == (self.file is not None):
+            raise ValueError('needs either `prompts = ["...", ...]` or `file = "..."`')
+        if not all(self.prompts):
+            raise ValueError("`prompts` holds an empty text")
 
     def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
-        """Load the prompts."""
-        return _Listed(self, seed, salt)
+        """Load the prompts; raises DatasetError with file, line and reason."""
+        return _Rows(self, seed, base, salt)
 
 
-class _Listed:
-    def __init__(self, spec: Prompts, seed: int, salt: str) -> None:
+class _Rows:
+    def __init__(self, spec: Prompts, seed: int, base: Path | None, salt: str) -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
-        self._pick = Picker(seed, "prompts", len(spec.prompts), spec.order)
-        self.size: int | None = len(spec.prompts)
-        self.expected = Expected(1.0, sum(map(len, spec.prompts)) / 4 / len(spec.prompts), None)
-        self.digest = digest(msgspec.json.encode(spec), seed).hex()
+        self._rows = open_rows(spec.file, base) if spec.file is not None else None
+        count, inputs, outputs, ordered = 0, 0.0, 0, 0
+        for conversation in read_all(self._rows, read_prompt) if self._rows is not None else map(_listed, spec.prompts):
+            turn = conversation.turns[0]
+            count += 1
+            inputs += estimated_tokens(turn.text) + sum(estimated_tokens(message.content) for message in conversation.before)
+            outputs += turn.output_tokens or 0
+            ordered += turn.output_tokens is not None
+        self.size: int | None = count
+        self.expected = Expected(1.0, inputs / count, outputs / count if ordered == count else None)
+        self.digest = fingerprint(spec, seed, self._rows.digest if self._rows is not None else "")
+        self._pick = Picker(seed, "prompts", count, spec.order)
 
     def conversation(self, item: int) -> Conversation:
-        turn = Turn(text=self._spec.prompts[self._pick(item)])
-        return cached(Conversation(turns=(turn,)), self._spec.cache, self._salt, self._seed, item)
+        index = self._pick(item)
+        plain = _listed(self._spec.prompts[index]) if self._rows is None else read_prompt(self._rows.row(index))
+        return cached(plain, self._spec.cache, self._salt, self._seed, item)
+
+
+def read_prompt(row: dict[str, Any]) -> Conversation:
+    """Read one row; raises ValueError with a reason."""
+    ordered = row.get("output_tokens")
+    if ordered in (None, ""):
+        ordered = None
+    elif isinstance(ordered, str) and ordered.strip().isdecimal():  # a CSV cell
+        ordered = int(ordered)
+    if ordered is not None and (type(ordered) is not int or ordered < 1):
+        raise ValueError(f"`output_tokens` is {ordered!r}; allowed: a whole number from 1 on, or none")
+    expected = row.get("expected")
+    return Conversation(
+        turns=(
+            Turn(
+                text=text_of(row, "prompt"),
+                expected=None if expected in (None, "") else str(expected),
+                output_tokens=ordered,
+            ),
+        ),
+        before=(Message("system", text_of(row, "system")),) if row.get("system") else (),
+    )
+
+
+def _listed(prompt: str) -> Conversation:
+    return Conversation(turns=(Turn(text=prompt),))

@@ -2,8 +2,10 @@
 
 from r1perf.datasets.aime import Aime
 from r1perf.datasets.chat import Chat
+from r1perf.datasets.openai import OpenAI
 from r1perf.datasets.prompts import Prompts
 from r1perf.datasets.synthetic import Synthetic
+from r1perf.datasets.trace import TraceLengths
 
-AnyDataset = Aime | Chat | Prompts | Synthetic
+AnyDataset = Aime | Chat | OpenAI | Prompts | Synthetic | TraceLengths
 """What `dataset = { kind = "..." }` decodes to."""

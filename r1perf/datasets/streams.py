@@ -6,6 +6,7 @@ from functools import lru_cache
 from random import Random
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,11 @@ Order = Literal["shuffled", "sequential", "choice"]
 def stream(seed: int, name: str, item: int) -> Random:
     """Open the stream of one item in one dimension (4 us)."""
     return Random(int.from_bytes(digest(seed, name, item), "big"))
+
+
+def fingerprint(spec: object, seed: int, *content: object) -> str:
+    """Hash a dataset's parameters, seed and what it read, as `Items.digest`."""
+    return digest(msgspec.json.encode(spec, enc_hook=repr), seed, *content).hex()
 
 
 class Picker:

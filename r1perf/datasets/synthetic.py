@@ -1,41 +1,148 @@
-"""Made text of given token lengths, in and out."""
+"""Made text of given token lengths, in and out, with shared prefixes where they are asked for."""
 
+import math
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Turn, lengths
-from r1perf.datasets.streams import stream
-from r1perf.datasets.words import digest, made
+from r1perf.datasets.streams import fingerprint, stream
+from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary
+
+BLOCK = 16
+"""Tokens of a cache block, in which servers share prefixes (vLLM's default); TensorRT-LLM and others use 32 or 64."""
+
+
+class Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Shared prefixes: every conversation belongs to one of `groups`, drawn evenly, and begins with its group's prefix.
+
+    `hit_ratio` is the share of all input tokens that a cache can serve once each group's prefix is in it; or `tokens` says the
+    prefix's length. Only whole blocks of `block` tokens count as shared, and never a prompt's last token (it is always computed).
+    """
+
+    groups: Annotated[int, msgspec.Meta(ge=1)] = 1
+    hit_ratio: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
+    tokens: Annotated[int, msgspec.Meta(ge=1)] | str | None = None
+    block: Annotated[int, msgspec.Meta(ge=1)] = BLOCK
+
+    def __post_init__(self) -> None:
+        """Refuse none and both."""
+        if (self.hit_ratio is None) == (self.tokens is None):
+            raise ValueError("needs either `hit_ratio` or `tokens`")
 
 
 class Synthetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="synthetic"):
-    """Prompts of made words; output lengths are ordered exactly."""
+    """Prompts of made words; output lengths are ordered exactly (`ignore_eos` where the server has it).
+
+    Input lengths are exact with a `tokenizer` (a `tokenizer.json`); else one word counts as `tokens_per_word` tokens.
+    `template_tokens` are those that the chat template adds; they are part of `input_tokens`, so that the server's count is met.
+    `cache`: with "bust" (the default) texts are new in every run, shared prefixes among them, and a prompt meets in a cache only
+    what this run put there; with "natural" a seed's texts are the same in every run.
+    """
 
     input_tokens: lengths.Length
     output_tokens: lengths.Length
+    prefix: Prefix | None = None
+    tokenizer: str | None = None
+    tokens_per_word: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cache: Literal["bust", "natural"] = "bust"
 
     def __post_init__(self) -> None:
         """Read the lengths, so that a wrong one is told before the run."""
-        lengths.tokens(self.input_tokens, "input_tokens")
+        inputs = lengths.tokens(self.input_tokens, "input_tokens")
         lengths.tokens(self.output_tokens, "output_tokens")
+        if self.prefix is not None:
+            prefix_tokens(self.prefix, inputs)
+        if inputs.at(0) <= self.template_tokens:
+            raise ValueError(f"input_tokens: must be above template_tokens ({self.template_tokens})")
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
-        """Load nothing: every prompt is made when it is asked for."""
-        return _Made(self, seed, salt)
+    def load(self, seed: int, base: Path | None = None, salt: str = "") -> "Made":
+        """Load the tokenizer, where one is given; every prompt is made when it is asked for."""
+        if self.tokenizer is not None:
+            return Made(self, seed, salt, exact_vocabulary(self.tokenizer, base, self.template_tokens))
+        return Made(self, seed, salt, Vocabulary(calibration=Calibration(self.tokens_per_word, self.template_tokens)))
 
 
-class _Made:
-    size: int | None = None
+class Made:
+    """The prompts."""
 
-    def __init__(self, spec: Synthetic, seed: int, salt: str) -> None:
-        self._spec, self._seed, self._salt = spec, seed, salt
+    def __init__(self, spec: Synthetic, seed: int, salt: str, vocabulary: Vocabulary) -> None:
+        self._spec, self._seed, self._salt, self._vocabulary = spec, seed, salt, vocabulary
         self._input = lengths.tokens(spec.input_tokens, "input_tokens")
         self._output = lengths.tokens(spec.output_tokens, "output_tokens")
+        self._prefix = prefix_tokens(spec.prefix, self._input) if spec.prefix is not None else 0
+        self._text = (seed, salt if spec.cache == "bust" else "")
+        self.size: int | None = None
         self.expected = Expected(1.0, self._input.mean, self._output.mean)
-        self.digest = digest(msgspec.json.encode(spec), seed).hex()
+        self.digest = fingerprint(spec, seed, vocabulary.digest, vocabulary.calibration)
+
+    @property
+    def calibration(self) -> Calibration:
+        """Say how words are counted."""
+        return self._vocabulary.calibration
+
+    def calibrated(self, calibration: Calibration) -> Items:
+        """Return the same prompts at lengths corrected by a server's own counts."""
+        return Made(self._spec, self._seed, self._salt, Vocabulary(self._vocabulary.words, calibration, self._vocabulary.digest))
 
     def conversation(self, item: int) -> Conversation:
+        """Make one prompt."""
         random = stream(self._seed, "synthetic/lengths", item)
-        count, output = self._input.draw(random), self._output.draw(random)
-        return Conversation(turns=(Turn(text=made(count, self._salt, self._seed, item), output_tokens=output),))
+        wanted, output = self._input.draw(random), self._output.draw(random)
+        if self._spec.prefix is None:
+            text = self._vocabulary.text(wanted, *self._text, "item", item)
+        else:
+            text = self._shared(wanted, random.randrange(self._spec.prefix.groups), item)
+        return Conversation(turns=(Turn(text=text, output_tokens=output),))
+
+    def _shared(self, wanted: int, group: int, item: int) -> str:
+        """Begin with the group's prefix; a prompt that is shorter has as much of it as leaves a token of its own."""
+        # The template's own tokens are not taken off the prefix: however they are parted before and after the text, the whole
+        # blocks that are shared are those of the prefix (where there are fewer of them than a block has).
+        count = self._vocabulary.calibration.words(wanted)
+        common = min(round(self._prefix / self._vocabulary.calibration.tokens_per_word), count - 1)
+        start = self._vocabulary.made(common, *self._text, "group", group)
+        return " ".join(filter(None, (start, self._vocabulary.made(count - common, *self._text, "item", item))))
+
+    def shared_tokens(self, requests: int) -> float:
+        """Return the share of input tokens that a cache can serve over so many requests: each group's first one misses."""
+        if self._spec.prefix is None or not requests:
+            return 0.0
+        seen = self._spec.prefix.groups * (1 - (1 - 1 / self._spec.prefix.groups) ** requests)
+        return hit_ratio(self._prefix, self._spec.prefix.block, self._input) * (1 - seen / requests)
+
+
+def hit_ratio(prefix: int, block: int, inputs: lengths.Law) -> float:
+    """Return the share of input tokens that lie in whole shared blocks, never a prompt's last token."""
+    return inputs.mean_of(lambda length: min(prefix, length - 1) // block * block) / inputs.mean
+
+
+def prefix_tokens(prefix: Prefix, inputs: lengths.Law) -> int:
+    """Return the prefix's length: the number of whole blocks whose hit ratio is nearest to the wanted one.
+
+    Raises ValueError where the lengths cannot give it.
+    """
+    if prefix.tokens is not None:
+        return lengths.tokens(prefix.tokens, "prefix.tokens").at(0)
+    assert prefix.hit_ratio is not None
+    low, high = 0, math.ceil(inputs.at(1 - 1e-9) / prefix.block)
+    while low < high:
+        middle = (low + high) // 2
+        if hit_ratio(middle * prefix.block, prefix.block, inputs) < prefix.hit_ratio:
+            low = middle + 1
+        else:
+            high = middle
+    nearest = min(
+        (blocks * prefix.block for blocks in (low - 1, low) if blocks > 0),
+        key=lambda tokens: abs(hit_ratio(tokens, prefix.block, inputs) - (prefix.hit_ratio or 0)),
+        default=0,
+    )
+    reached = hit_ratio(nearest, prefix.block, inputs)
+    if abs(reached - prefix.hit_ratio) > 0.02:
+        raise ValueError(
+            f"prefix.hit_ratio: {prefix.hit_ratio:g} cannot be had with these lengths in blocks of {prefix.block} tokens; "
+            f"the nearest is {reached:.3g}"
+        )
+    return nearest

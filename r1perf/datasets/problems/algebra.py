@@ -38,7 +38,7 @@ def telescoping(random: Random, difficulty: int) -> Draft:
 
 def recurrence(random: Random, difficulty: int) -> Draft:
     """Ask for a far term of a linear recurrence, by squaring its matrix."""
-    p, q, a0, a1 = random.randint(1, 9), random.randint(1, 9), random.randint(0, 9), random.randint(1, 9)
+    p, q, a0, a1 = random.randint(2, 9), random.randint(2, 9), random.randint(0, 9), random.randint(1, 9)
     n = random.randint(10, 20 * 10**difficulty)
     power, square, left = ((1, 0), (0, 1)), ((p, q), (1, 0)), n
     while left:

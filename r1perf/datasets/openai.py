@@ -1,0 +1,75 @@
+"""Whole request bodies of the user's own, passed through: JSON Lines as the OpenAI API takes them."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from r1perf.datasets import Conversation, Expected, Items, Turn
+from r1perf.datasets.cache import Cache, cached
+from r1perf.datasets.files import open_rows, read_all
+from r1perf.datasets.streams import Picker, fingerprint
+from r1perf.datasets.words import estimated_tokens
+
+
+class OpenAI(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="openai"):
+    """Request bodies: `{"messages": [...], "max_tokens": ..., "tools": [...], ...}` a line, or `{"prompt": ...}` for completions.
+
+    Everything is sent as it stands, but for model, stream and stream_options, which the target sets. The lines of a batch file
+    (`{"custom_id", "method", "url", "body"}`) are taken by their `body`.
+    """
+
+    file: str
+    order: Literal["sequential", "shuffled"] = "sequential"
+    cache: Cache = "natural"
+
+    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+        """Load the bodies; raises DatasetError with file, line and reason."""
+        return _Bodies(self, seed, base, salt)
+
+
+class _Bodies:
+    def __init__(self, spec: OpenAI, seed: int, base: Path | None, salt: str) -> None:
+        self._spec, self._seed, self._salt = spec, seed, salt
+        self._rows = open_rows(spec.file, base)
+        inputs = sum(read_all(self._rows, lambda row: estimated_tokens(_told(_body(row)))))
+        self.size: int | None = len(self._rows)
+        self.expected = Expected(1.0, inputs / len(self._rows), None)
+        self.digest = fingerprint(spec, seed, self._rows.digest)
+        self._pick = Picker(seed, "openai", len(self._rows), spec.order)
+
+    def conversation(self, item: int) -> Conversation:
+        body = _body(self._rows.row(self._pick(item)))
+        plain = Conversation(turns=(Turn(text=_told(body), max_tokens=_max_tokens(body), body=body),))
+        return cached(plain, self._spec.cache, self._salt, self._seed, item)
+
+
+def _body(row: dict[str, Any]) -> dict[str, Any]:
+    """Check that a row is a request body; raises ValueError with a reason."""
+    body = row["body"] if isinstance(row.get("body"), dict) else row
+    messages, prompt = body.get("messages"), body.get("prompt")
+    if messages is None and isinstance(prompt, str):
+        return body
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
+        raise ValueError("must have `messages`, a list of objects with a `role`, or `prompt`, a text")
+    return body
+
+
+def _max_tokens(body: dict[str, Any]) -> int | None:
+    """Return the body's own bound, for reserving and planning."""
+    bound = body.get("max_completion_tokens", body.get("max_tokens"))
+    return bound if isinstance(bound, int) else None
+
+
+def _told(body: dict[str, Any]) -> str:
+    """Return the text that a body carries, for estimates."""
+    if "messages" not in body:
+        return str(body["prompt"])
+    parts: list[str] = []
+    for message in body["messages"]:
+        content = message.get("content")
+        if isinstance(content, str):
+            parts.append(content)
+        elif isinstance(content, list):
+            parts.extend(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return "\n".join(parts)

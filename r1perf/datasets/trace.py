@@ -1,0 +1,110 @@
+"""The lengths of recorded traffic, and the prefixes that its requests shared."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from r1perf.datasets import Conversation, Expected, Items, Turn
+from r1perf.datasets.streams import fingerprint
+from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary
+from r1perf.replay import Replay, replay
+from r1perf.target import Positive
+from r1perf.traces import Ints, Trace, read_trace
+from r1perf.units import Duration, Rate
+
+
+class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="trace"):
+    """Requests as long as those of a Mooncake, Qwen-Bailian, Azure or BurstGPT trace, in its order; output lengths are ordered.
+
+    Item i is the i-th request of the replay (`start`, `length`, `speed`, `rate`: see `r1perf.replay`), so that arrivals of the same
+    replay meet their own lengths; after the last one it begins again. Where the trace names its prefix blocks (`hash_ids`),
+    equal ids are equal text. `scale` shortens (or lengthens) inputs, blocks and outputs alike, for small servers.
+    `tokenizer`, `tokens_per_word`, `template_tokens` and `cache` are those of `synthetic`.
+    """
+
+    file: str
+    start: Duration = Duration(0)
+    length: Duration | None = None
+    speed: Positive = 1.0
+    rate: Rate | None = None
+    scale: Positive = 1.0
+    tokenizer: str | None = None
+    tokens_per_word: Positive = 1.0
+    template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cache: Literal["bust", "natural"] = "bust"
+
+    def load(self, seed: int, base: Path | None = None, salt: str = "") -> "Replayed":
+        """Read the trace; raises DatasetError with file, line and reason."""
+        if self.tokenizer is not None:
+            vocabulary = exact_vocabulary(self.tokenizer, base, self.template_tokens)
+        else:
+            vocabulary = Vocabulary(calibration=Calibration(self.tokens_per_word, self.template_tokens))
+        trace = read_trace((base or Path()) / Path(self.file).expanduser())
+        return Replayed(self, seed, salt, trace, self._replay(trace), vocabulary)
+
+    def offsets_ns(self, base: Path | None = None) -> Ints:
+        """Return when each request comes, in ns from the replay's start, in order: the times that belong to the items."""
+        return self._replay(read_trace((base or Path()) / Path(self.file).expanduser())).offsets_ns
+
+    def _replay(self, trace: Trace) -> Replay:
+        return replay(trace, start_ns=self.start, length_ns=self.length, speed=self.speed, rate=self.rate)
+
+
+class Replayed:
+    """The requests of a replay."""
+
+    def __init__(self, spec: TraceLengths, seed: int, salt: str, trace: Trace, chosen: Replay, vocabulary: Vocabulary) -> None:
+        self._spec, self._seed, self._salt, self._trace, self._chosen, self._vocabulary = (
+            spec,
+            seed,
+            salt,
+            trace,
+            chosen,
+            vocabulary,
+        )
+        self._text = (seed, salt if spec.cache == "bust" else "")
+        self._block_words = max(1, round(trace.block_tokens * spec.scale / vocabulary.calibration.tokens_per_word))
+        self._block = lru_cache(maxsize=2048)(self._made_block)  # long shared prefixes come again and again
+        self.size: int | None = len(chosen.rows)
+        self.left_out = trace.left_out
+        self.offsets_ns = chosen.offsets_ns
+        self.expected = Expected(
+            1.0,
+            float(trace.input_tokens[chosen.rows].mean()) * spec.scale,
+            float(trace.output_tokens[chosen.rows].mean()) * spec.scale,
+        )
+        self.digest = fingerprint(spec, seed, trace.digest, vocabulary.digest, vocabulary.calibration)
+
+    @property
+    def calibration(self) -> Calibration:
+        """Say how words are counted."""
+        return self._vocabulary.calibration
+
+    def calibrated(self, calibration: Calibration) -> Items:
+        """Return the same requests at lengths corrected by a server's own counts."""
+        vocabulary = Vocabulary(self._vocabulary.words, calibration, self._vocabulary.digest)
+        return Replayed(self._spec, self._seed, self._salt, self._trace, self._chosen, vocabulary)
+
+    def conversation(self, item: int) -> Conversation:
+        """Make one request: about 70 us for each 1,000 tokens."""
+        row = int(self._chosen.rows[item % len(self._chosen.rows)])
+        wanted = max(1, round(int(self._trace.input_tokens[row]) * self._spec.scale))
+        output = max(1, round(int(self._trace.output_tokens[row]) * self._spec.scale))
+        left = self._vocabulary.calibration.words(wanted)
+        parts: list[str] = []
+        # The template's tokens belong to the first block, so that later blocks begin where the trace's did.
+        short = round(self._vocabulary.calibration.overhead / self._vocabulary.calibration.tokens_per_word)
+        for block in self._trace.block_ids(row):
+            count = min(left, max(0, self._block_words - short))
+            short = max(0, short - self._block_words)
+            if count:
+                parts.append(self._block(block, count))
+                left -= count
+        if left:
+            parts.append(self._vocabulary.made(left, *self._text, "item", item))
+        return Conversation(turns=(Turn(text=" ".join(parts), output_tokens=output),))
+
+    def _made_block(self, block: int, words: int) -> str:
+        return self._vocabulary.made(words, *self._text, "block", block)

@@ -1,0 +1,61 @@
+"""Choose what of a trace is replayed, and when: a window, a speed, a mean rate. The same for every seed and on every worker."""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from r1perf.errors import DatasetError
+from r1perf.traces import Ints, Trace
+
+
+class Replay(NamedTuple):
+    """Requests in order of time: which row of the trace each is, and its offset from the replay's start."""
+
+    rows: Ints
+    offsets_ns: Ints
+    length_ns: int
+
+
+def replay(
+    trace: Trace, *, start_ns: int = 0, length_ns: int | None = None, speed: float = 1.0, rate: float | None = None
+) -> Replay:
+    """Choose a trace's requests. Raises DatasetError where none is left.
+
+    The window [start, start + length) is in the trace's own time. `speed` divides all times: 2 replays twice as fast. `rate` is the
+    mean rate of the replay in requests/s; it changes how many requests there are and leaves the curve of the rate over time
+    as it is. Below the trace's own rate, so many requests are kept, evenly drawn; above it, each is repeated, the copies
+    placed at random between it and the next request: bursts stay where they are and as long as they are.
+    """
+    end_ns = int(trace.offsets_ns[-1]) + 1 if length_ns is None else start_ns + length_ns
+    first, last = np.searchsorted(trace.offsets_ns, [start_ns, end_ns])
+    rows = np.arange(first, last)
+    if not len(rows):
+        raise DatasetError(
+            f"the trace has no request from {start_ns / 1e9:g} s to {end_ns / 1e9:g} s; it is {trace.offsets_ns[-1] / 1e9:g} s long"
+        )
+    offsets_ns = trace.offsets_ns[first:last] - start_ns
+    span_ns = end_ns - start_ns
+    if rate is not None:
+        wanted = round(rate * span_ns / speed / 1e9)
+        if not wanted:
+            raise DatasetError(f"at {rate:g} requests/s the trace's window of {span_ns / speed / 1e9:g} s holds no request")
+        rows, offsets_ns = _at_rate(trace, rows, offsets_ns, span_ns, wanted)
+    return Replay(rows, np.rint(offsets_ns / speed).astype(np.int64), round(span_ns / speed))
+
+
+def _at_rate(trace: Trace, rows: Ints, offsets_ns: Ints, span_ns: int, wanted: int) -> tuple[Ints, Ints]:
+    """Draw `wanted` requests out of or around those of the window."""
+    count = len(rows)
+    key = np.frombuffer(hashlib.blake2b(trace.digest.encode(), digest_size=16).digest(), dtype="<u8")
+    random = np.random.Generator(np.random.Philox(key=key))
+    times, more = divmod(wanted, count)
+    extra = np.sort(random.permutation(count)[:more])
+    if not times:
+        return rows[extra], offsets_ns[extra]
+    copied = np.concatenate([np.repeat(np.arange(count), times - 1), extra])
+    gaps = np.diff(offsets_ns, append=span_ns)
+    placed = offsets_ns[copied] + (random.random(len(copied)) * gaps[copied]).astype(np.int64)
+    all_rows, all_offsets = np.concatenate([rows, rows[copied]]), np.concatenate([offsets_ns, placed])
+    order = np.argsort(all_offsets, kind="stable")
+    return all_rows[order], all_offsets[order]

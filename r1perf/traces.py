@@ -1,0 +1,190 @@
+"""Recorded traffic: when requests came and how long they were. Formats are known by their header.
+
+| format | file | time | prefix blocks |
+|---|---|---|---|
+| mooncake | JSON Lines `timestamp, input_length, output_length, hash_ids` | ms | 512 tokens |
+| qwen-bailian | the same with `chat_id, parent_chat_id, type, turn` | s | 16 tokens |
+| azure | CSV `TIMESTAMP,ContextTokens,GeneratedTokens` (2023, 2024) | date, 7 digits of a second | - |
+| burstgpt | CSV `Timestamp,Model,Request tokens,Response tokens,...` (1, 2; 3 with `Session ID,Elapsed time`) | s | - |
+"""
+
+import csv
+import hashlib
+from calendar import timegm
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from r1perf.errors import DatasetError
+
+Ints = NDArray[np.int64]
+Format = Literal["mooncake", "qwen-bailian", "azure", "burstgpt"]
+
+ALLOWED = (
+    "a Mooncake or Qwen-Bailian JSON Lines file (`timestamp`, `input_length`, `output_length`), an Azure CSV "
+    "(`TIMESTAMP,ContextTokens,GeneratedTokens`) or a BurstGPT CSV (`Timestamp`, `Request tokens`, `Response tokens`)"
+)
+
+
+class Trace(NamedTuple):
+    """A trace in order of time, one entry a request; offsets count from its first request."""
+
+    format: Format
+    offsets_ns: Ints
+    input_tokens: Ints
+    output_tokens: Ints
+    blocks: tuple[Ints, Ints] | None  # all block ids, one request after the other; where each request's begin, and the end
+    block_tokens: int
+    left_out: int  # requests without input or output: failures
+    digest: str
+
+    def block_ids(self, row: int) -> list[int]:
+        """Return the ids of the blocks that make a request's input; those of equal id have equal text."""
+        if self.blocks is None:
+            return []
+        ids, starts = self.blocks
+        found: list[int] = ids[starts[row] : starts[row + 1]].tolist()
+        return found
+
+
+class _Row(NamedTuple):
+    time_ns: int
+    inputs: int
+    outputs: int
+    blocks: list[int]
+
+
+class _Recorded(msgspec.Struct):
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: list[int] = []
+    chat_id: int | str | None = None
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace file; raises DatasetError with file, line and reason."""
+    try:
+        if not path.is_file():
+            raise DatasetError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            first = file.readline()
+        kind, rows = _json_rows(path) if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else _csv_rows(path)
+        return _trace(path, kind, rows, digest)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path}: {error}") from error
+
+
+def _trace(path: Path, kind: Format, rows: Iterator[_Row], digest: str) -> Trace:
+    times: list[int] = []
+    inputs: list[int] = []
+    outputs: list[int] = []
+    ids: list[int] = []
+    starts: list[int] = []
+    left_out = 0
+    for row in rows:
+        if row.inputs < 1 or row.outputs < 1:
+            left_out += 1
+            continue
+        times.append(row.time_ns)
+        inputs.append(row.inputs)
+        outputs.append(row.outputs)
+        starts.append(len(ids))
+        ids.extend(row.blocks)
+    if not times:
+        raise DatasetError(f"{path}: has no request with input and output")
+    order = np.argsort(np.array(times), kind="stable")
+    sorted_times = np.array(times)[order]
+    blocks = None
+    if ids:
+        ends = np.array([*starts[1:], len(ids)])
+        sizes = (ends - np.array(starts))[order]
+        flat = np.array(ids)
+        moved = (
+            np.concatenate([flat[starts[row] : ends[row]] for row in order]) if (order != np.arange(len(order))).any() else flat
+        )
+        blocks = (moved, np.concatenate([[0], np.cumsum(sizes)]))
+    return Trace(
+        kind,
+        sorted_times - sorted_times[0],
+        np.array(inputs)[order],
+        np.array(outputs)[order],
+        blocks,
+        16 if kind == "qwen-bailian" else 512,
+        left_out,
+        digest,
+    )
+
+
+def _json_rows(path: Path) -> tuple[Format, Iterator[_Row]]:
+    decoder = msgspec.json.Decoder(_Recorded)
+
+    def recorded() -> Iterator[_Recorded]:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.removeprefix(b"\xef\xbb\xbf").strip()
+                if not text:
+                    continue
+                try:
+                    yield decoder.decode(text)
+                except msgspec.MsgspecError as error:
+                    raise DatasetError(f"{path} line {number}: {error}; allowed: {ALLOWED}") from error
+
+    first = next(recorded(), None)
+    bailian = first is not None and first.chat_id is not None
+    unit_ns = 10**9 if bailian else 10**6
+    rows = (_Row(round(row.timestamp * unit_ns), row.input_length, row.output_length, row.hash_ids) for row in recorded())
+    return "qwen-bailian" if bailian else "mooncake", rows
+
+
+def _csv_rows(path: Path) -> tuple[Format, Iterator[_Row]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header = [name.strip().lower() for name in next(csv.reader(file), [])]
+    if header == ["timestamp", "contexttokens", "generatedtokens"]:
+        return "azure", _cells(path, (0, 1, 2), _clock())
+    if {"timestamp", "request tokens", "response tokens"} <= set(header):
+        columns = (header.index("timestamp"), header.index("request tokens"), header.index("response tokens"))
+        return "burstgpt", _cells(path, columns, lambda text: round(float(text) * 10**9))
+    raise DatasetError(f"{path} line 1: not the header of a known trace; allowed: {ALLOWED}")
+
+
+def _cells(path: Path, columns: tuple[int, int, int], time_ns: Callable[[str], int]) -> Iterator[_Row]:
+    when, inputs, outputs = columns
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        next(reader)
+        for row in reader:
+            if not row:
+                continue
+            try:
+                yield _Row(time_ns(row[when]), int(row[inputs]), int(row[outputs]), [])
+            except (ValueError, IndexError) as error:
+                raise DatasetError(f"{path} line {reader.line_num}: {','.join(row)!r} is no row of a trace ({error})") from error
+
+
+def _clock() -> Callable[[str], int]:
+    """Make a reader of "2023-11-16 18:15:46.6805900", with or without "+00:00", to the last of up to 9 digits.
+
+    `datetime` knows six digits only; the whole second is read by it once and remembered, as many rows share one.
+    """
+    seconds: dict[str, int] = {}
+
+    def read(text: str) -> int:
+        second, _, rest = text.strip().partition(".")
+        fraction = rest[: next((at for at, character in enumerate(rest) if not character.isdigit()), len(rest))]
+        zone = rest[len(fraction) :]
+        whole = seconds.get(second + zone)
+        if whole is None:
+            seconds.clear()
+            moment = datetime.fromisoformat(second + zone)
+            whole = seconds[second + zone] = timegm((moment - (moment.utcoffset() or timedelta())).timetuple())
+        return whole * 10**9 + int(fraction[:9].ljust(9, "0"))
+
+    return read
