@@ -1,0 +1,5 @@
+"""Run the command line: `python -m r1perf`."""
+
+from r1perf.cli import main
+
+main()

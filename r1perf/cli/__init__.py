@@ -1,0 +1,60 @@
+"""The command line: one file a command. Exit codes: 0 all well, 1 an SLA clause failed, 2 the command, scenario or target is
+wrong, 3 inconclusive or invalid, 130 interrupted."""
+
+import sys
+
+import click
+
+from r1perf import __version__
+from r1perf.errors import R1perfError
+
+
+class _Lazy(click.Group):
+    """Commands by name, imported when they are used: `r1perf --help` and shell completion stay fast."""
+
+    commands_by_name = ("run", "check", "schema", "report", "recover", "probe", "simulate")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands in the order in which people meet them."""
+        return list(self.commands_by_name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in self.commands_by_name:
+            return None
+        if cmd_name == "simulate":
+            from r1perf.simulator import command
+        else:
+            from importlib import import_module
+
+            command = import_module(f"r1perf.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="r1perf")
+def command() -> None:
+    """Load tests for DeepSeek-R1-class endpoints whose numbers are right.
+
+    Try it on the embedded simulated endpoint: `r1perf run smoke`.
+    """
+
+
+def main() -> None:
+    """Run the command line; every error that a user can cause is one sentence and exit code 2."""
+    try:
+        code = command.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except R1perfError as error:
+        click.echo(f"r1perf: {error}", err=True)
+        code = 2
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): nothing is wrong with the run.
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,25 @@
+"""`r1perf recover`: rebuild a run's summary from what its workers have written."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from r1perf.report import print_report
+from r1perf.sinks.archive import write_document
+from r1perf.summary import document, recover
+
+
+@click.command("recover")
+@click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False), nargs=-1, required=True, metavar="RUN...")
+@click.option("--write", is_flag=True, help="Replace run.json in the first folder by what was rebuilt.")
+def command(runs: tuple[Path, ...], write: bool) -> None:
+    """Rebuild one run from the snapshots and requests files in RUN..., the folders in which its workers wrote.
+
+    For a run whose collector died; what was measured is in these files.
+    """
+    summary = recover(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
+    rebuilt = document(summary, "interrupted", "rebuilt from what its workers had written")
+    print_report(rebuilt, Console())
+    if write:
+        write_document(runs[0], rebuilt)
