@@ -33,7 +33,13 @@ class Splitter:
     def feed(self, data: bytes) -> list[Event]:
         """Take the bytes of one read and return the events that they complete; raises TransportError on an endless event."""
         # What nearly every read of a token stream is: one whole event of one line.
-        if self._clean and data.startswith(b"data: {") and data.find(b"\n") == len(data) - 2 and data[-1] == 10 and b"\r" not in data:
+        if (
+            self._clean
+            and data.startswith(b"data: {")
+            and data.find(b"\n") == len(data) - 2
+            and data[-1] == 10
+            and b"\r" not in data
+        ):
             return [(data[6:-2], "")]
         return self._feed(data)
 

@@ -112,7 +112,16 @@ def test_events_that_somebody_else_parsed_read_the_same(name):
         if isinstance(raw, dict):
             chunks += decoder.read(raw)
     assert chunks == wanted_chunks(expected)
-    for fact in ("finish_reason", "usage", "request_id", "model", "upstream", "reasoning_field", "prefilled", "reasoning_tag_open"):
+    for fact in (
+        "finish_reason",
+        "usage",
+        "request_id",
+        "model",
+        "upstream",
+        "reasoning_field",
+        "prefilled",
+        "reasoning_tag_open",
+    ):
         assert getattr(decoder.facts, fact) == getattr(wanted_facts(expected), fact)
 
 
@@ -121,7 +130,9 @@ def test_the_fast_engine_gives_the_whole_result(name):
     data, expected = _STREAMS[name]
     pieces = events(data)
     loop = SimLoop()
-    client = FastClient(loop, target(expected), choose(target(expected)), ScriptedTransport(loop, [Script([(20 * MS, p) for p in pieces])]))
+    client = FastClient(
+        loop, target(expected), choose(target(expected)), ScriptedTransport(loop, [Script([(20 * MS, p) for p in pieces])])
+    )
     call = Call(model="deepseek-r1", messages=(Message("user", "6*7?"),), prompt="6*7?", max_tokens=Tokens(64), keep_answer=1000)
     start_ns = loop.now_ns()
     stream = Stream("w", 0, start_ns)
