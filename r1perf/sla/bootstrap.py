@@ -46,8 +46,9 @@ def ratio(
     totals = rows.sum(axis=0)
     if length < 2 or totals[1] <= 0:
         return None
-    fitting = length if residence_s <= 0 else int(length * interval_s / residence_s)
-    blocks = max(2, min(BATCHES, length, max(fitting, ENOUGH)))
+    window_s = length * interval_s
+    fitting = BATCHES if BATCHES * residence_s <= window_s else int(window_s / residence_s)
+    blocks = min(length, min(BATCHES, fitting) if fitting >= ENOUGH else BATCHES)
     size = max(1, round(length / blocks))
     turns = np.concatenate([np.zeros((1, 2)), np.cumsum(np.concatenate([rows, rows[:size]]), axis=0)])
     block_sums = turns[size : size + length] - turns[:length]

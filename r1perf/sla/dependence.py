@@ -118,8 +118,8 @@ def worth(
     between chunks. Without intervals nothing is known of time, and attempts count as independent (`by` is "none").
     """
     window_s = len(intervals) * interval_s
-    fitting = BATCHES if residence_s <= 0 else int(window_s / residence_s)
-    found = [_time(n, intervals, interval_s, min(BATCHES, max(fitting, ENOUGH)), alpha)]
+    fitting = BATCHES if BATCHES * residence_s <= window_s else int(window_s / residence_s)
+    found = [_time(n, intervals, interval_s, min(BATCHES, fitting) if fitting >= ENOUGH else BATCHES, alpha)]
     short = min(fitting, len(intervals)) < ENOUGH
     if short and fitting >= 2:
         found.append(_time(n, intervals, interval_s, fitting, alpha))

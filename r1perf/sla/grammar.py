@@ -101,7 +101,7 @@ def read(text: str) -> Reading:
         scanner.mark("during")
         during = scanner.take(_VALUE, "the name of a stage")
     if not scanner.at_end():
-        scanner.fail("the clause ends here")
+        scanner.fail("the end of the clause")
     return Reading(Clause(aggregate, op, bound, selector, during), text, scanner.columns)
 
 
