@@ -10,7 +10,7 @@ from rich.text import Text
 from r1perf.metrics import METRICS
 from r1perf.report.wording import count, digits, duration, money, rate, share, span, whole
 from r1perf.result import CENSORED, FAILED
-from r1perf.summary import Document, Rates, SeriesRow, StageRow
+from r1perf.summary import Document, Rates, SeriesRow, StageRow, WorkloadRow
 
 LATENCIES = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e")
 TOKENS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
@@ -175,6 +175,8 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
     known = [f"{name} ({count(n)})" for name, n in sources if n]
     if known:
         yield Text(f"tokens were counted by: {', '.join(known)}")
+    for workload in document.workloads:
+        yield from _accuracy(workload)
     if document.cost:
         cost = document.cost
         basis = "GPU hours" if cost.basis == "gpu_hours" else "token prices"
@@ -194,6 +196,15 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
         yield Text("valid: the generator kept up", style="green")
     for reason in document.validity.reasons:
         yield Text(f"INVALID: {reason}", style="bold red")
+
+
+def _accuracy(workload: WorkloadRow) -> Iterator[Text]:
+    graded, right = sum(workload.grades.values()), workload.grades.get("right", 0)
+    if not graded:
+        return
+    answered = right + workload.grades.get("wrong", 0)
+    kinds = ", ".join(f"{grade} {count(n)}" for grade, n in workload.grades.items())
+    yield Text(f"accuracy of {workload.name}: {share(right, graded)} ({kinds}); of those answered {share(right, answered)}")
 
 
 def _stationary(stage: StageRow) -> Iterator[Text]:

@@ -55,10 +55,11 @@ class StageRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A workload's outcomes over the whole run, and its throughput in the judged window."""
+    """A workload's outcomes over the whole run; its throughput and its answers' grades in the judged window."""
 
     name: str
     counts: dict[str, int]
+    grades: dict[str, int] = {}  # right, wrong, unanswered, truncated; only where answers are graded
     throughput: Rates | None = None
 
 
@@ -145,7 +146,10 @@ def document(
         validity=validity(summary, ended=status != "running"),
         stages=[_stage(summary, stage) for stage in summary.stages],
         workloads=[
-            WorkloadRow(name=name, counts=_outcomes(summary, name), throughput=rates(summary, name)) for name in summary.workloads
+            WorkloadRow(
+                name=name, counts=_outcomes(summary, name), grades=_grades(summary, name), throughput=rates(summary, name)
+            )
+            for name in summary.workloads
         ],
         series=_series(summary),
         throughput=rates(summary),
@@ -184,6 +188,11 @@ def _outcomes(summary: Summary, workload: str | None = None, stage: int = ALL) -
     whole = workload is None and stage == ALL
     in_flight = summary.in_flight if whole else max(scheduled - sum(outcomes.values()), 0)
     return {"scheduled": scheduled, **{str(outcome): n for outcome, n in outcomes.items()}, "in_flight": in_flight}
+
+
+def _grades(summary: Summary, workload: str) -> dict[str, int]:
+    names = sorted({name for name, w, _ in summary.counters if name.startswith("grade.") and w == workload})
+    return {name.removeprefix("grade."): summary.counter(name, workload) for name in names}
 
 
 def _stage(summary: Summary, stage: Stage) -> StageRow:
