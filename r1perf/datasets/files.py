@@ -155,11 +155,12 @@ class Csv:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 reader = csv.DictReader(file, strict=True)
+                columns = len(reader.fieldnames or ())
                 line = reader.line_num + 1
                 for row in reader:
                     if None in row or None in row.values():
                         raise DatasetError(
-                            f"{path} line {line}: has not as many cells as the header ({len(reader.fieldnames or ())})"
+                            f"{path} line {line}: has not as many cells as the header ({columns})"
                         )
                     self._rows.append(row)
                     self._lines.append(line)

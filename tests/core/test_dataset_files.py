@@ -1,0 +1,148 @@
+"""Reading data files: every format gives the same rows, and what is wrong is told with file, line and reason."""
+
+import csv
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r1perf.datasets.files import open_rows, read_all, text_of
+from r1perf.errors import DatasetError
+
+ROWS = [{"prompt": "one, two", "answer": "1"}, {"prompt": "zwei\nLügen", "answer": "2"}, {"prompt": '"three"', "answer": "3"}]
+
+
+def write(folder, kind):
+    path = folder / f"data.{kind}"
+    if kind in ("jsonl", "ndjson"):
+        path.write_text("\n\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
+    elif kind == "json":
+        path.write_text(json.dumps(ROWS, indent=1), encoding="utf-8")
+    elif kind == "csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, ["prompt", "answer"])
+            writer.writeheader()
+            writer.writerows(ROWS)
+    else:
+        pa = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pa.Table.from_pylist(ROWS), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "ndjson", "json", "csv", "parquet"])
+def test_every_format_gives_the_same_rows(tmp_path, kind):
+    rows = open_rows(write(tmp_path, kind).name, tmp_path)
+    assert [rows.row(k) for k in range(len(rows))] == ROWS
+    assert len(rows.digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [
+        ("jsonl", ["line 1", "line 3", "line 5"]),
+        ("json", ["item 1", "item 2", "item 3"]),
+        ("csv", ["line 2", "line 3", "line 5"]),
+        ("parquet", ["row 1", "row 2", "row 3"]),
+    ],
+)
+def test_rows_know_their_place(tmp_path, kind, places):
+    path = write(tmp_path, kind)
+    rows = open_rows(path.name, tmp_path)
+    assert [rows.where(k) for k in range(3)] == [f"{path} {place}" for place in places]
+
+
+def test_text_is_a_prompt_a_line(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeffone\r\n\r\n two \n".encode())
+    rows = open_rows("a.txt", tmp_path)
+    assert [rows.row(k) for k in range(len(rows))] == [{"prompt": "one"}, {"prompt": " two "}]
+    assert rows.where(1).endswith("a.txt line 3")
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"prompt":"x"}\r\n')
+    assert open_rows("a.jsonl", tmp_path).row(0) == {"prompt": "x"}
+
+
+def test_csv_cells_may_be_long(tmp_path):
+    long = "x" * 300_000
+    (tmp_path / "a.csv").write_text(f"prompt\n{long}\n")
+    assert open_rows("a.csv", tmp_path).row(0) == {"prompt": long}
+    assert csv.field_size_limit() == 131072  # other people's readers are left as they were
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        pytest.param("no.jsonl", None, "no.jsonl: no such file", id="missing"),
+        pytest.param("a.jsonl", b"", "a.jsonl: is empty", id="empty"),
+        pytest.param("a.jsonl", b"\n \n", "a.jsonl: has no rows", id="blank"),
+        pytest.param("a.xlsx", b"x", "a.xlsx: not a kind of data file that can be read; allowed: .jsonl", id="kind"),
+        pytest.param("a.jsonl", b'{"p":1}\n{"p":\n', "a.jsonl line 2: Input data was truncated", id="json line"),
+        pytest.param("a.jsonl", b'{"p":1}\n[1]\n', "a.jsonl line 2: Expected `object`, got `array`", id="not an object"),
+        pytest.param("a.jsonl", b'{"p":"\xff"}\n', "a.jsonl line 1: ", id="not utf-8"),
+        pytest.param("a.json", b'{"p":1}', "a.json: not a JSON list of objects", id="json object"),
+        pytest.param("a.json", b"[]", "a.json: has no rows", id="json empty"),
+        pytest.param("a.json", b"[{}, 3]", "a.json item 2: Expected `object`, got `int`", id="json item"),
+        pytest.param("a.csv", b"p,q\n1,2\n1\n", "a.csv line 3: has not as many cells as the header (2)", id="short row"),
+        pytest.param("a.csv", b"p,q\n1,2\n1,2,3\n", "a.csv line 3: has not as many cells as the header (2)", id="long row"),
+        pytest.param("a.csv", b'p\n"1\n', "a.csv line 2: unexpected end of data", id="open quote"),
+        pytest.param("a.csv", b"p\n", "a.csv: has no rows", id="header only"),
+        pytest.param("a.txt", b"\xff\xfe", "a.txt: is not UTF-8 text (byte 0)", id="text"),
+        pytest.param("a.parquet", b"nothing" * 9, "Parquet magic bytes not found", id="parquet"),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path, name, content, says):
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DatasetError) as error:
+        list(read_all(open_rows(name, tmp_path), dict))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_is_not_a_file(tmp_path):
+    (tmp_path / "d.jsonl").mkdir()
+    with pytest.raises(DatasetError, match=r"d\.jsonl: not a file"):
+        open_rows("d.jsonl", tmp_path)
+
+
+def test_parquet_without_its_library(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"x")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(DatasetError, match=r"Parquet needs pyarrow: pip install 'r1perf\[parquet\]'"):
+        open_rows("a.parquet", tmp_path)
+
+
+def test_a_missing_column_names_what_is_there():
+    with pytest.raises(ValueError, match=r"has no `problem` or `Problem` \(it has question, answer\)"):
+        text_of({"question": "x", "answer": "1"}, "problem", "Problem")
+    with pytest.raises(ValueError, match=r"`problem` must be text that is not empty, not 3"):
+        text_of({"problem": 3}, "problem")
+
+
+def test_json_lines_stay_in_the_file(tmp_path):
+    with (tmp_path / "big.jsonl").open("w") as file:
+        for number in range(20_000):
+            file.write(f'{{"prompt": "{"x" * 1000} {number}"}}\n')
+    tracemalloc.start()
+    try:
+        rows = open_rows("big.jsonl", tmp_path)
+        assert sum(1 for _ in read_all(rows, len)) == 20_000
+        assert rows.row(19_999)["prompt"].endswith(" 19999")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000  # of 20 MB: three numbers a line
+
+
+@given(st.lists(st.dictionaries(st.text(), st.text(), min_size=1), min_size=1, max_size=20), st.sampled_from(["\n", "\r\n", "\n\n"]))
+def test_any_lines_come_back(tmp_path_factory, rows, newline):
+    folder = tmp_path_factory.mktemp("lines")
+    (folder / "a.jsonl").write_bytes(newline.join(json.dumps(row) for row in rows).encode())
+    opened = open_rows("a.jsonl", folder)
+    assert [opened.row(k) for k in range(len(opened))] == rows
