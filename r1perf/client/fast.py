@@ -144,7 +144,9 @@ class _Receiver:
         late = sent_ns + timeouts.total, "total"
         if not self._target.stream:
             return late
-        part = (last_ns + timeouts.between_chunks, "between_chunks") if last_ns else (sent_ns + timeouts.first_chunk, "first_chunk")
+        part = (
+            (last_ns + timeouts.between_chunks, "between_chunks") if last_ns else (sent_ns + timeouts.first_chunk, "first_chunk")
+        )
         return min(part, late, (self._loop.now_ns() + timeouts.between_chunks, part[1]))
 
     def reply(self, ticket: Ticket, call: Call, end: _End, done_ns: int) -> Reply:
@@ -161,7 +163,9 @@ class _Receiver:
                     end = Outcome.STREAM_BROKEN, "malformed", f"the response cannot be read: {error}"
             rerouted = self._dialect.rerouted(self._target, call, facts)
         elif self._status is not None and end[0] in (None, Outcome.STREAM_BROKEN, Outcome.TIMEOUT):
-            end = self._dialect.refusal(self._status, self._headers, self._refusal.body)  # the status tells more than its body's end
+            end = self._dialect.refusal(
+                self._status, self._headers, self._refusal.body
+            )  # the status tells more than its body's end
         ending = Ending(
             done_ns=done_ns,
             outcome=end[0],

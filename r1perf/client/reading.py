@@ -143,4 +143,3 @@ def _usage(said: Usage | None, chunks: int) -> tuple[Usage, str | None]:
     if not chunks:
         return said or Usage(), None
     return msgspec.structs.replace(said or Usage(), output_tokens=chunks), "chunks"
-

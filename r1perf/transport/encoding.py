@@ -52,5 +52,7 @@ def inflater(content_encoding: str) -> Inflater | None:
     }
     coding = content_encoding.strip().lower()
     if coding not in make:
-        raise TransportError("stream_broken", "protocol", f'the response has the Content-Encoding "{coding}", which was not asked for')
+        raise TransportError(
+            "stream_broken", "protocol", f'the response has the Content-Encoding "{coding}", which was not asked for'
+        )
     return make[coding]()

@@ -77,7 +77,9 @@ def proxy_for(origin: Origin) -> Proxy | None:
     except ValueError:
         host, port = None, None
     if not host:
-        raise TargetError(f"the proxy that the environment names for {origin.scheme} is not a URL (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)")
+        raise TargetError(
+            f"the proxy that the environment names for {origin.scheme} is not a URL (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
+        )
     if parts.scheme != "http":
         raise TargetError(
             f"the environment names a {parts.scheme} proxy at {host} for {origin.scheme}: only http:// proxies are supported;"

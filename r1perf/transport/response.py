@@ -96,7 +96,7 @@ class Response:
         """Keep a header of the head; trailers come after it and are ignored."""
         if self.status:
             return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
