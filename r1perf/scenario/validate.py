@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 from r1perf.arrivals import AnyStage, Closed, Process, Ramp, Stages
 from r1perf.arrivals.open import Steady
 from r1perf.errors import ScenarioError
+from r1perf.providers.registry import names
 from r1perf.scenario.model import Scenario, simulated
+from r1perf.scenario.sentences import allowed
 from r1perf.schedule import RESERVED
 from r1perf.units import Duration
 
@@ -45,6 +47,8 @@ def _target(scenario: Scenario) -> None:
             raise ScenarioError("target.url", f'"{target.url}" is not a url such as "http://127.0.0.1:8000/v1" or "simulate:tiny"')
         if parts.username or parts.password:
             raise ScenarioError("target.url", "must not carry a user or password; name the key's variable in `target.api_key_env`")
+    if target.provider not in names():
+        raise ScenarioError("target.provider", f'unknown provider "{target.provider}"; {allowed(target.provider, names())}')
     if target.api_key_env is not None and _ENV_NAME.fullmatch(target.api_key_env) is None:
         raise ScenarioError("target.api_key_env", "must be the name of an environment variable, never the key itself")
     for name in ("connect", "first_chunk", "between_chunks", "total"):

@@ -1,0 +1,111 @@
+"""What a workload's requests are expected to need, and how fast an R1-class target is assumed to answer."""
+
+import msgspec
+
+from r1perf.datasets import Conversation, Items
+from r1perf.workload import Workload
+
+AIME_TOKENS = 12_000
+"""Mean output of DeepSeek R1 on an AIME problem, thinking included (R1-0528: 23,000; both from the R1-0528 model card)."""
+
+REASONING_TOKENS = 3_886
+"""Mean output of DeepSeek R1 over MLPerf inference's mixed set of mathematics, science and code (golden accuracy run)."""
+
+CHAT_TOKENS = 1_000
+"""Mean output of a reasoning model in chat, thinking included. An assumption: no mean is published."""
+
+ANSWER_TOKENS = 300
+"""What of an earlier answer goes into a later prompt: the answer without its thinking. An assumption."""
+
+TOKENS_PER_S = 20.0
+"""What one user gets: DeepSeek's own serving report of March 2025 has 20-22 output tokens/s."""
+
+TTFT_S = 1.0
+
+_WISHED: dict[str, tuple[float, str]] = {
+    "aime": (AIME_TOKENS, "R1's published mean on AIME"), "chat": (CHAT_TOKENS, "thinking included"),
+}  # fmt: skip
+
+_SAMPLE = 64
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """How the target is assumed to answer: seconds to the first token, then tokens/s for one user.
+
+    `answers` are mean lengths by kind of dataset, for who knows more than what is published of R1 (a simulated profile).
+    """
+
+    ttft_s: float = TTFT_S
+    tokens_per_s: float = TOKENS_PER_S
+    answers: dict[str, float] = {}
+
+    def residence_s(self, output_tokens: float) -> float:
+        """Return how long a request is in the system."""
+        return self.ttft_s + output_tokens / self.tokens_per_s
+
+    def says(self) -> str:
+        """Say it."""
+        return f"the first token after {self.ttft_s:g} s, then {self.tokens_per_s:g} tokens/s for each user"
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload needs: per request tokens in and out, per conversation turns and seconds of think time.
+
+    `wished` is the length an answer would have without a bound; `assumed` says what is not known from the dataset.
+    """
+
+    turns: float
+    pauses_s: float
+    input_tokens: float
+    output_tokens: float
+    wished: float
+    most_output_tokens: int | None
+    assumed: tuple[str, ...]
+
+    @property
+    def cut(self) -> bool:
+        """Tell whether the bound is below the mean length, so that most answers end at it."""
+        return self.most_output_tokens is not None and self.most_output_tokens < self.wished
+
+
+def needs(workload: Workload, items: Items, speed: Speed) -> Needs:
+    """Estimate from the dataset's own expectation, from some of its conversations, and from published mean lengths."""
+    expected, assumed = items.expected, []
+    sample = [items.conversation(item) for item in range(min(_SAMPLE, items.size or _SAMPLE))]
+    wished = expected.output_tokens
+    if wished is None:
+        kind = str(workload.dataset.__struct_config__.tag)
+        wished, source = _WISHED.get(kind, (REASONING_TOKENS, "R1's mean over MLPerf's mixed set"))
+        if kind in speed.answers:
+            wished, source = speed.answers[kind], "thinking included"
+        assumed.append(f"answers of {wished:,.0f} tokens, {source}")
+    given = expected.input_tokens
+    if given is None:
+        given = sum(map(_input_tokens, sample)) / max(1, sum(len(conversation.turns) for conversation in sample))
+        assumed.append(f"prompts of {given:,.0f} tokens: earlier turns with answers of {ANSWER_TOKENS} tokens, 4 characters a token")
+    pauses = sum(turn.think_time_ns for conversation in sample for turn in conversation.turns) / 1e9 / max(1, len(sample))
+    # The turns' own orders and bounds come before the workload's.
+    bounds = [turn.output_tokens or turn.max_tokens or workload.max_tokens for c in sample for turn in c.turns]
+    known = [bound for bound in bounds if bound is not None]
+    return Needs(
+        turns=max(1.0, expected.turns), pauses_s=pauses, input_tokens=given, wished=wished, assumed=tuple(assumed),
+        output_tokens=sum(min(wished, bound or wished) for bound in bounds) / max(1, len(bounds)),
+        most_output_tokens=max(known) if known and len(known) == len(bounds) else None,
+    )  # fmt: skip
+
+
+def _input_tokens(conversation: Conversation) -> float:
+    """Add up the prompts of all turns of a conversation, each with everything before it."""
+    said = sum(len(message.content) for message in conversation.before) / 4
+    total = 0.0
+    for turn in conversation.turns:
+        said += len(turn.text) / 4
+        total += said
+        said += ANSWER_TOKENS if turn.recorded_answer is None else len(turn.recorded_answer) / 4
+    return total
+
+
+def time_text(seconds: float) -> str:
+    """Write a length of time for people."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02d}s" if minutes else f"{seconds:.3g}s"
