@@ -4,17 +4,24 @@ import importlib
 import pkgutil
 import re
 import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
+from pathlib import Path
 from typing import Any, get_args
 
+import click
 import pytest
 from services import ROOT
 
 import r1perf
 from r1perf.arrivals import AnyArrivals
+from r1perf.cli import command
 from r1perf.datasets.registry import AnyDataset
 from r1perf.metrics import COUNTERS, METRICS
 from r1perf.providers.registry import names
+from r1perf.scenario import load
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -34,17 +41,28 @@ def headings(page: str) -> set[str]:
     return {word for line in lines for word in re.findall(r"[a-z0-9_-]+", line)}
 
 
+CONTEXT = click.Context(command)
+
 DOCUMENTED = [
     *(("arrivals.md", tag) for tag in tags(AnyArrivals)),
     *(("datasets.md", tag) for tag in tags(AnyDataset)),
     *(("providers.md", name) for name in names()),
     *(("metrics.md", name) for name in METRICS),
+    *(("cli.md", name) for name in command.list_commands(CONTEXT)),
 ]
 
 
 @pytest.mark.parametrize(("page", "name"), DOCUMENTED, ids=[f"{page[:-3]}-{name}" for page, name in DOCUMENTED])
 def test_every_kind_has_a_heading(page, name):
     assert name in headings(page)
+
+
+@pytest.mark.parametrize("name", command.list_commands(CONTEXT))
+def test_every_option_of_a_command_is_in_the_docs(name):
+    found = command.get_command(CONTEXT, name)
+    options = [each for option in found.params if isinstance(option, click.Option) for each in option.opts]
+    text = (DOCS / ("simulator.md" if name == "simulate" else "cli.md")).read_text()
+    assert [option for option in options if f"`{option}" not in text] == []
 
 
 def test_every_counter_is_in_the_docs():
@@ -110,6 +128,30 @@ def test_every_dependency_has_its_reason():
         assert f"| {re.split(r'[<>=]', each)[0]} |" in text, each
 
 
+def built(kind: str, folder: Path) -> Path:
+    """Build a wheel or an sdist of the work tree."""
+    words = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.iterdir())
+
+
+def test_wheel_brings_one_package_with_its_scenarios(tmp_path):
+    with zipfile.ZipFile(built("wheel", tmp_path)) as wheel:
+        names = wheel.namelist()
+    assert {name.split("/")[0] for name in names} == {"r1perf", f"r1perf-{r1perf.__version__}.dist-info"}
+    shipped = {f"r1perf/_scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.toml")}
+    assert shipped <= set(names)
+    assert "r1perf/_scenarios/smoke.toml" in names
+    assert "r1perf/simulator/__main__.py" in names
+
+
+def test_sdist_is_complete(tmp_path):
+    with tarfile.open(built("sdist", tmp_path)) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"Makefile", "constraints.txt", "LICENSE", "docs/index.md", "tests/conftest.py", "scenarios/smoke.toml"} <= names
+    assert not [name for name in names if name.startswith((".cache", ".venv", "runs", "site"))]
+
+
 def test_changelog_has_the_version():
     assert re.search(rf"^## {re.escape(r1perf.__version__)}$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
@@ -120,9 +162,21 @@ def test_make_words_in_the_docs_are_those_of_the_makefile(page):
     assert [word for _, word in words if not re.search(rf"^{word}:", MAKEFILE, re.MULTILINE)] == []
 
 
+WHOLE_SCENARIOS = [
+    pytest.param(block, id=f"{page.stem}-{n}")
+    for page in [ROOT / "README.md", *PAGES]
+    for n, block in enumerate(re.findall(r"^```toml\n(name = .*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("text", WHOLE_SCENARIOS)
+def test_scenarios_in_the_docs_can_be_run(text):
+    assert load(tomllib.loads(text)).name
+
+
 def test_every_page_is_in_the_menu_and_every_entry_is_a_page():
     menu = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
-    assert sorted(menu) == [page.relative_to(DOCS).as_posix() for page in PAGES]
+    assert sorted(menu) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
