@@ -313,7 +313,7 @@ class Collector:
             return
         self._write(everything=True)
         status = "interrupted" if self._interrupts else "failed" if self._failed else "finished"
-        reason = self._reason or ("interrupted by the user" if self._interrupts else None)
+        reason = self._reason or ("by Ctrl-C or SIGTERM" if self._interrupts else None)
         built = document(self.summary, status, reason)
         for sink in [*self._sinks, *self._broken]:
             try:

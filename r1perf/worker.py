@@ -11,6 +11,7 @@ from typing import Protocol
 
 from r1perf import clock, messages, snapshot
 from r1perf.budget import Budget
+from r1perf.dispatch import Gate
 from r1perf.errors import ArchiveError, R1perfError
 from r1perf.health import Health
 from r1perf.journal import RequestsJournal, SnapshotsJournal
@@ -144,19 +145,22 @@ class _Shard:
         self._unacknowledged: list[tuple[int, bytes]] = []
         self._resend_ns = 0  # when the outstanding report is sent again; 0: none is outstanding
         self._snapshot_count = 0
+        self._disk = Gate(loop, 1)  # one thread writes at a time
+        self._unwritten = loop.event()
 
     def run(self) -> None:
         """Measure until all is reported, or nobody is left to report to."""
         flips = self._loop.spawn(self._flip_all)
+        writing = self._loop.spawn(self._write_results)
         self._loop.spawn(self._start_all)
         self._started.wait()
         self._bound(self._setup.drain_ns)
         self._drain()
         self._ended.set()
         flips.join()
+        writing.cancel()
         self._health.close()
-        self._requests.close()
-        self._snapshots.close()
+        self._close_files()
         if not self._orphaned:
             self._link.send(messages.Done(self._snapshot_count))
 
@@ -206,6 +210,7 @@ class _Shard:
 
     def _on_result(self, result: Result) -> None:
         self._requests.write(result)
+        self._unwritten.set()
         if result.outcome in FAILED:
             self._failures += 1
             if result.status in WRONG_TARGET and not self._succeeded:
@@ -244,16 +249,41 @@ class _Shard:
         encoded = snapshot.encode(taken)
         self._snapshot_count += 1
         self._snapshots.write(encoded)
-        try:
-            self._loop.offload(self._flush)
-        except ArchiveError as error:
-            self.stop(str(error), failed=True, drain_ns=TERMINATED_DRAIN_NS)
+        self._flush()
         self._unacknowledged.append((taken.k, encoded))
         self._report()
 
+    # --- Files ---
+
+    def _write_results(self) -> None:
+        """Write ended requests as soon as a thread is free for it: what has ended survives a killed process."""
+        while True:
+            self._unwritten.wait()
+            self._unwritten.clear()
+            self._flush()
+
     def _flush(self) -> None:
+        """Write what waits, on a thread; a full disk ends the run in order."""
+        self._disk.enter()
+        try:
+            self._loop.offload(self._flush_files)
+        except ArchiveError as error:
+            self.stop(str(error), failed=True, drain_ns=TERMINATED_DRAIN_NS)
+        finally:
+            self._disk.leave()
+
+    def _flush_files(self) -> None:
         self._requests.flush()
         self._snapshots.flush()
+
+    def _close_files(self) -> None:
+        for journal in (self._requests, self._snapshots):
+            try:
+                journal.close()
+            except ArchiveError as error:
+                self.stop(str(error), failed=True)
+
+    # --- Reports ---
 
     def _report(self) -> None:
         """Send what is not acknowledged, unless a report is outstanding that may still be."""

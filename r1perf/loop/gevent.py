@@ -4,7 +4,7 @@ It needs no monkey patching; the worker child is patched all the same, for the o
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import gevent
 from gevent import socket
@@ -125,5 +125,15 @@ class GeventLoop:
         return [(family, address) for family, _, _, _, address in found]
 
     def offload(self, run: Callable[..., T], *args: Any) -> T:
-        result: T = get_hub().threadpool.apply(run, args)
-        return result
+        value, error = get_hub().threadpool.apply(_outcome, (run, args))
+        if error is not None:
+            raise error
+        return cast(T, value)
+
+
+def _outcome(run: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, BaseException | None]:
+    """Return a call's value or its error: an error that is raised in gevent's pool is printed there with its traceback."""
+    try:
+        return run(*args), None
+    except Exception as error:
+        return None, error
