@@ -38,7 +38,7 @@ class Script(msgspec.Struct, frozen=True):
 
     steps: Sequence[tuple[int, bytes | Mark]] = ()
     status: int = 200
-    headers: dict[str, str] = {"content-type": "text/event-stream"}
+    headers: dict[str, str] = msgspec.field(default_factory=lambda: {"content-type": "text/event-stream"})
     connect_ns: int | None = None
     refused: bool = False
 
