@@ -24,6 +24,17 @@ def test_sseserver_streams_what_is_asked_and_keeps_the_truth(start_sseserver):
     assert server.json("/stats")["requests"] == 0
 
 
+def test_simulator_answers_and_names_its_models(start_simulator):
+    server = start_simulator("--model", "r1")
+    assert [model["id"] for model in server.json("/v1/models")["data"]] == ["r1"]
+    assert json.loads(_chat(server, model="r1", max_tokens=4))["usage"]["completion_tokens"] <= 4
+
+
+def test_simulator_with_a_wrong_flag_is_an_error_with_its_sentence(start_simulator):
+    with pytest.raises(RuntimeError, match="exit code 2"):
+        start_simulator("--profile", "no-such-profile")
+
+
 def test_llama_server_counts_its_tokens(llama_server):
     answer = json.loads(_chat(llama_server, max_tokens=4))
     assert answer["usage"]["completion_tokens"] <= 4
