@@ -61,7 +61,9 @@ def test_the_union_is_the_registry(name):
 
 def test_the_common_body():
     sampling = Sampling(temperature=0.6, top_p=0.95, top_k=40, seed=7)
-    assert body(target(extra_body={"user": "t", "a": 1}), call(max_tokens=Tokens(100), sampling=sampling, extra_body={"a": 2})) == {
+    assert body(
+        target(extra_body={"user": "t", "a": 1}), call(max_tokens=Tokens(100), sampling=sampling, extra_body={"a": 2})
+    ) == {
         "model": "m",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "6*7?"}],
         "max_tokens": 100,
@@ -130,7 +132,14 @@ def test_openais_own_models_have_another_name_for_the_limit():
 
 
 def test_a_body_of_the_users_own_is_passed_through():
-    own = {"model": "theirs", "messages": [], "n": 2, "temperature": None, "stream": False, "stream_options": {"continuous_usage_stats": True}}
+    own = {
+        "model": "theirs",
+        "messages": [],
+        "n": 2,
+        "temperature": None,
+        "stream": False,
+        "stream_options": {"continuous_usage_stats": True},
+    }
     assert body(target(extra_body={"x": 1}), call(body=own, max_tokens=Tokens(5))) == {
         "model": "m", "messages": [], "n": 2, "temperature": None, "stream": True,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
@@ -270,13 +279,22 @@ def test_every_refusing_status_has_its_outcome(status, outcome):
         (b'{"error":"too many"}', "too many"),
         (b'{"object":"error","message":"too many","code":40001}', "too many"),
         (b'{"detail":"Not Found"}', "Not Found"),
-        (b'{"detail":[{"loc":["body","max_tokens"],"msg":"must be positive"},{"msg":"odd"}]}', "body.max_tokens: must be positive; odd"),
+        (
+            b'{"detail":[{"loc":["body","max_tokens"],"msg":"must be positive"},{"msg":"odd"}]}',
+            "body.max_tokens: must be positive; odd",
+        ),
         (b'{"error":{"message":{"detail":"nested"}}}', "nested"),
-        (b'{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"{\\"why\\":1}"}}}', 'Provider returned error: {"why":1}'),
+        (
+            b'{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"{\\"why\\":1}"}}}',
+            'Provider returned error: {"why":1}',
+        ),
         (b'{"message":"no route"}', "no route"),
         (b'{"errors":["a","b"]}', "a; b"),
         (b'{"foo":1}', '{"foo": 1}'),
-        (b"<html><head><style>p{}</style><title>502 Bad Gateway</title></head><body>\n<h1>nginx</h1></body></html>", "502 Bad Gateway nginx"),
+        (
+            b"<html><head><style>p{}</style><title>502 Bad Gateway</title></head><body>\n<h1>nginx</h1></body></html>",
+            "502 Bad Gateway nginx",
+        ),
         (b"upstream  connect\nerror", "upstream connect error"),
         (b"\xff\xfe", "\ufffd\ufffd"),
         (b'{"error":{"message":"Incorrect API key provided: abcdef123. Get one"}}', "Incorrect API key provided: [key] Get one"),
