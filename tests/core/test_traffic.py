@@ -1,0 +1,259 @@
+"""Traffic on virtual time: who is sent when, what a failure or the end does, and that every scheduled request has one outcome."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from r1perf.arrivals import Closed, Constant
+from r1perf.budget import Budget, Limits
+from r1perf.client import Reply
+from r1perf.datasets import Conversation, Expected, Turn
+from r1perf.loop import Cancelled
+from r1perf.loop.sim import SimLoop
+from r1perf.recorder import Recorder
+from r1perf.result import Outcome, Result, Usage
+from r1perf.schedule import Share, plan
+from r1perf.source import WorkloadSource
+from r1perf.target import Price, Target
+from r1perf.traffic import Traffic
+from r1perf.units import Duration, Rate, Tokens
+from r1perf.workload import Workload
+from r1perf.datasets.prompts import Prompts
+
+MS, S = 10**6, 10**9
+T0 = 1_000 * S
+
+
+class Talks:
+    """Conversations of `turns` turns with think time between them."""
+
+    size = None
+    digest = "talks"
+
+    def __init__(self, turns=1, think_ms=0):
+        self.turns, self.think_ms = turns, think_ms
+        self.expected = Expected(turns, None, None)
+
+    def conversation(self, item):
+        turns = tuple(Turn(text=f"{item}.{n}", think_time_ns=self.think_ms * MS if n else 0) for n in range(self.turns))
+        return Conversation(turns=turns)
+
+
+class FakeClient:
+    """Answers after `service_ms`; `outcomes` says by request id what comes of it, else ok. Keeps what it was asked."""
+
+    def __init__(self, loop, service_ms=100, outcomes=None, retry_after_ns=None, output_tokens=10):
+        self.loop, self.service_ms, self.outcomes, self.retry_after_ns = loop, service_ms, outcomes or {}, retry_after_ns
+        self.output_tokens = output_tokens
+        self.sent, self.calls = [], []
+
+    def prepare(self, call):
+        return call
+
+    def send(self, ticket, call, stream):
+        stream.sent_ns = self.loop.now_ns()
+        self.sent.append((ticket.id, (stream.sent_ns - T0) / MS))
+        self.calls.append(call)
+        outcome = self.outcomes.get(ticket.id, Outcome.OK)
+        try:
+            self.loop.sleep_until(stream.sent_ns + self.service_ms * MS)
+        except Cancelled:
+            outcome = Outcome.CANCELLED
+        ok = outcome is Outcome.OK
+        result = Result(
+            id=ticket.id, arrival=ticket.arrival, turn=ticket.turn, workload=ticket.workload, stage=ticket.stage, item=ticket.item,
+            outcome=outcome, status=200 if ok else 500, scheduled_ns=ticket.scheduled_ns, sent_ns=stream.sent_ns,
+            done_ns=self.loop.now_ns(), streamed=False, last_ns=self.loop.now_ns() if ok else None,
+            usage=Usage(output_tokens=self.output_tokens) if ok else Usage(), token_source="server" if ok else None,
+            retry_after_ns=self.retry_after_ns,
+        )  # fmt: skip
+        return Reply(result, f"answer to {ticket.id}" if call.keep_answer else None)
+
+    def close(self):
+        pass
+
+
+class Ran:
+    """What a simulated run left."""
+
+    def __init__(self):
+        self.results, self.limits, self.counters = [], [], Counter()
+
+
+def drive(
+    arrivals, *, talks=None, client=None, max_in_flight=1000, limits=Limits(), price=Price(), halt_ms=None, cut_ms=None, **planned
+):
+    """Run a plan on virtual time; `client` are FakeClient's options."""
+    loop, ran = SimLoop(start_ns=T0), Ran()
+    talks = talks or Talks()
+    workload = Workload(dataset=Prompts(prompts=("x",)), max_tokens=Tokens(100))
+    scheme = plan({"w": Share(1.0, None, talks.turns)}, arrivals, seed=1, **planned)
+    ran.plan = scheme
+    target = Target(url="http://x/v1", model="m")
+    ran.client = FakeClient(loop, **(client or {}))
+
+    def main():
+        recorder = Recorder("0", scheme.stages, T0, S)
+        traffic = Traffic(
+            loop, scheme, T0, {"w": WorkloadSource(workload, talks, target)}, ran.client, recorder, seed=1,
+            max_in_flight=max_in_flight, budget=Budget(limits, price), on_result=ran.results.append, on_limit=ran.limits.append,
+        )  # fmt: skip
+        runner = loop.spawn(traffic.run)
+        if halt_ms is not None:
+            loop.sleep_until(T0 + halt_ms * MS)
+            traffic.halt()
+        if cut_ms is not None:
+            loop.sleep_until(T0 + cut_ms * MS)
+            traffic.cancel()
+        runner.join()
+        assert traffic.drained()
+        ran.ended_ms = (loop.now_ns() - T0) / MS
+        for counter in recorder.flip(loop.now_ns() + 1).counters:
+            ran.counters[counter.name] += counter.n
+
+    loop.run(main)
+    ran.outcomes = Counter(result.outcome for result in ran.results)
+    assert ran.counters["scheduled"] == len(ran.results), "every scheduled request has exactly one outcome"
+    return ran
+
+
+def constant(rate="10/s", **more):
+    return Constant(rate=Rate.parse(rate), **more)
+
+
+def closed(sessions, **more):
+    return Closed(sessions=sessions, **more)
+
+
+def test_open_loop_sends_on_time_while_answers_take_forever():
+    ran = drive(constant(), duration=Duration.seconds(1), client={"service_ms": 60_000})
+    assert [at for _, at in ran.client.sent] == [100.0 * n for n in range(10)]
+    assert ran.outcomes == {Outcome.OK: 10}
+
+
+def test_beyond_max_in_flight_arrivals_wait_and_their_delay_counts():
+    ran = drive(constant(), duration=Duration.seconds(0.4), max_in_flight=1, client={"service_ms": 250})
+    assert [at for _, at in ran.client.sent] == [0.0, 250.0, 500.0, 750.0]
+    assert [result.scheduled_ns - T0 for result in ran.results] == [0, 100 * MS, 200 * MS, 300 * MS]
+
+
+def test_turns_follow_their_answers_and_carry_the_history():
+    ran = drive(constant("1/s"), duration=Duration.seconds(2), talks=Talks(3, think_ms=50), client={"service_ms": 100})
+    assert ran.client.sent[:3] == [("0.0", 0.0), ("0.1", 150.0), ("0.2", 300.0)]
+    assert [m.content for m in ran.client.calls[2].messages] == ["0.0", "answer to 0.0", "0.1", "answer to 0.1", "0.2"]
+    assert ran.counters["conversations"] == ran.counters["conversations_done"] == 2
+
+
+def test_a_failed_turn_ends_its_conversation_and_the_rest_is_counted():
+    ran = drive(
+        constant("1/s"), duration=Duration.seconds(1), talks=Talks(4, 10), client={"outcomes": {"0.1": Outcome.SERVER_ERROR}}
+    )
+    assert [i for i, _ in ran.client.sent] == ["0.0", "0.1"]
+    assert ran.counters["abandoned_turns"] == 2
+    assert ran.counters["conversations_done"] == 0
+
+
+def test_no_turn_starts_after_the_windows_end():
+    ran = drive(constant("1/s"), duration=Duration.seconds(1), talks=Talks(5), client={"service_ms": 400})
+    assert [at for _, at in ran.client.sent] == [0.0, 400.0, 800.0]
+    assert ran.counters["abandoned_turns"] == 2
+
+
+def test_closed_sessions_start_apart_and_go_on_when_ready():
+    ran = drive(
+        closed(3, ramp_up=Duration.parse("10ms"), think_time=Duration.parse("5ms")), requests=7, client={"service_ms": 100}
+    )
+    assert ran.client.sent == [("0.0", 0), ("1.0", 10), ("2.0", 20), ("3.0", 105), ("4.0", 115), ("5.0", 125), ("6.0", 210)]
+    assert all(result.sent_ns == result.scheduled_ns for result in ran.results)
+
+
+def test_closed_sessions_start_nothing_after_the_stages_end():
+    ran = drive(closed(1), duration=Duration.seconds(1), client={"service_ms": 300})
+    assert [at for _, at in ran.client.sent] == [0, 300, 600, 900]
+    assert ran.ended_ms == 1200
+
+
+def test_a_closed_session_waits_as_long_as_the_server_asks():
+    ran = drive(
+        closed(1), requests=2, client={"service_ms": 100, "outcomes": {"0.0": Outcome.RATE_LIMITED}, "retry_after_ns": 7 * S}
+    )
+    assert ran.client.sent == [("0.0", 0), ("1.0", 7100)]
+    assert ran.counters["backoff_ns"] == 7 * S
+
+
+def test_a_closed_session_backs_off_longer_with_every_failure():
+    bad = {f"{n}.0": Outcome.SERVER_ERROR for n in range(6)}
+    ran = drive(closed(1), requests=7, client={"service_ms": 0, "outcomes": bad})
+    gaps = [after - before for (_, before), (_, after) in zip(ran.client.sent, ran.client.sent[1:], strict=False)]
+    for n, gap in enumerate(gaps):
+        assert 500 * 2**n <= gap <= 1500 * 2**n
+    assert ran.counters["backoff_ns"] == pytest.approx(sum(gaps) * MS, rel=1e-9)
+
+
+def test_halt_wakes_who_rests_and_drops_who_waits():
+    # One is in flight, two wait for a place, none has begun to think.
+    ran = drive(constant(), duration=Duration.seconds(10), max_in_flight=1, client={"service_ms": 5000}, halt_ms=250)
+    assert ran.outcomes == {Outcome.OK: 1, Outcome.DROPPED: 2}
+    assert ran.ended_ms == 5000
+    ran = drive(constant("1/s"), duration=Duration.seconds(60), talks=Talks(2, think_ms=50_000), halt_ms=500)
+    assert ran.ended_ms == 500
+    assert ran.counters["abandoned_turns"] == 1
+
+
+def test_cancel_cuts_what_is_in_flight():
+    ran = drive(constant(), duration=Duration.seconds(10), client={"service_ms": 60_000}, halt_ms=250, cut_ms=400)
+    assert ran.outcomes == {Outcome.CANCELLED: 3}
+    assert ran.ended_ms == 400
+
+
+def test_cancel_reaches_sessions():
+    ran = drive(closed(4), duration=Duration.seconds(10), client={"service_ms": 60_000}, halt_ms=100, cut_ms=150)
+    assert ran.outcomes == {Outcome.CANCELLED: 4}
+
+
+def test_the_token_limit_is_never_passed_and_what_is_past_it_was_never_scheduled():
+    # Each is reserved at 100 and settles at 10: the third finds 10 + 100 spent and held, and would pass 150 with its own 100.
+    ran = drive(
+        constant(), duration=Duration.seconds(10), client={"service_ms": 150, "output_tokens": 10}, limits=Limits(output_tokens=250)
+    )
+    spent = sum(result.usage.output_tokens or 0 for result in ran.results)
+    assert spent <= 250
+    assert len(ran.limits) == 1
+    assert "the limit of 250 output tokens could be passed" in ran.limits[0]
+    assert ran.counters["scheduled"] == len(ran.client.sent)
+
+
+def test_the_cost_limit_counts_input_at_one_token_a_byte():
+    price = Price(input_per_1m=1e6, output_per_1m=0.0)  # $1 a token
+    ran = drive(constant(), duration=Duration.seconds(10), client={"service_ms": 10_000}, limits=Limits(cost=7.0), price=price)
+    # "0.0" is three bytes: two requests hold $6, the third would pass $7.
+    assert len(ran.client.sent) == 2
+    assert ran.limits == [
+        "the limit of $7.00 could be passed: $0.0000 are spent, 2 requests in flight may cost $6.0000, the next one $3.0000"
+    ]
+
+
+@settings(max_examples=60)
+@given(
+    outcomes=st.dictionaries(
+        st.builds("{}.{}".format, st.integers(0, 12), st.integers(0, 2)),
+        st.sampled_from([Outcome.SERVER_ERROR, Outcome.TIMEOUT, Outcome.RATE_LIMITED, Outcome.STREAM_BROKEN]),
+        max_size=8,
+    ),
+    open_loop=st.booleans(),
+    places=st.integers(1, 5),
+    halt_ms=st.one_of(st.none(), st.integers(0, 900)),
+    cut=st.booleans(),
+)
+def test_whatever_happens_every_scheduled_request_has_one_outcome(outcomes, open_loop, places, halt_ms, cut):
+    arrivals = constant("20/s") if open_loop else closed(4)
+    ran = drive(
+        arrivals, duration=Duration.seconds(0.7), talks=Talks(3, 20), max_in_flight=places, halt_ms=halt_ms,
+        cut_ms=950 if cut and halt_ms is not None else None, client={"service_ms": 130, "outcomes": outcomes},
+    )  # fmt: skip
+    ids = [result.id for result in ran.results]
+    assert len(set(ids)) == len(ids)
+    turns = ran.counters["scheduled"] + ran.counters["abandoned_turns"]
+    assert turns == 3 * ran.counters["conversations"]
