@@ -14,7 +14,7 @@ Count = Annotated[int, msgspec.Meta(gt=0)]
 Per = Literal["conversation", "request"]
 Seconds = NDArray[np.float64]
 
-_CHUNK = 65536
+_CHUNK = 65536  # gaps drawn at once; the values do not depend on it
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -77,18 +77,19 @@ def unit_times(stream: Stream, gaps: Gaps, until: float, count: int | None) -> S
         return np.arange(int(min(most, np.ceil(until))), dtype=np.float64)
     shape = gaps.gamma if isinstance(gaps, GammaGaps) else 1.0
     random = stream.generator()
+    chunk = int(min(_CHUNK, 64 + 1.1 * min(most, until)))
     parts: list[Seconds] = []
     at, drawn = 0.0, 0
     while at < until and drawn < most:
         if shape == 1.0:
-            steps = random.standard_exponential(_CHUNK)
+            steps = random.standard_exponential(chunk)
         else:
             first = random.random() * random.standard_gamma(shape + 1) / shape if not parts else None
-            steps = random.standard_gamma(shape, _CHUNK) / shape
+            steps = random.standard_gamma(shape, chunk) / shape
             if first is not None:
                 steps[0] = first
         times = at + np.cumsum(steps)
-        at, drawn = float(times[-1]), drawn + _CHUNK
+        at, drawn = float(times[-1]), drawn + chunk
         parts.append(times)
     times = np.concatenate(parts) if parts else np.empty(0)
     return times[times < until][:count]
