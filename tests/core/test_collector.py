@@ -1,0 +1,253 @@
+"""The collector, fed with messages: who is told what, what is merged once, and how each end is judged."""
+
+import msgspec
+import pytest
+
+from r1perf import messages, snapshot
+from r1perf.collector import INTERRUPT_DRAIN_NS, Collector, Order
+from r1perf.errors import ArchiveError
+from r1perf.scenario import load, resolved
+from r1perf.schedule import Stage
+from r1perf.snapshot import Counter, Health, Snapshot
+
+S = 10**9
+STAGES = (Stage(0, "steady", 0, 10 * S, True, "constant 1/s"), Stage(1, "drain", 10 * S, None, False, "what is left"))
+HEALTH = Health(0, 0, 0, S, 0, 0, 0)
+
+
+class Memory:
+    """A sink that remembers; `fails` makes its writes raise."""
+
+    def __init__(self, fails=False):
+        self.run, self.intervals, self.document, self.fails = None, [], None, fails
+
+    def open(self, run):
+        self.run = run
+
+    def write(self, interval):
+        if self.fails:
+            raise ArchiveError("the disk is full")
+        self.intervals.append((interval.k, interval.counters.get(("scheduled", "w", 0), 0)))
+
+    def close(self, document):
+        self.document = document
+
+
+class Silent:
+    def __init__(self):
+        self.notes = []
+
+    def note(self, sentence):
+        self.notes.append(sentence)
+
+    def show(self, summary, phase):
+        self.phase = phase
+
+
+class Bench:
+    """A collector with its messages recorded."""
+
+    def __init__(self, tmp_path, workers=("0",), sinks=None, **more):
+        scenario = load({
+            "name": "t", "requests": 10, "target": {"url": "http://127.0.0.1:1/v1", "model": "m"}, **more,
+            "workload": {"w": {"dataset": {"kind": "prompts", "prompts": ["x"]}}}, "arrivals": {"kind": "constant", "rate": "1/s"},
+        })  # fmt: skip
+        self.sent, self.view = [], Silent()
+        self.sinks = sinks if sinks is not None else [Memory()]
+        order = Order(
+            scenario=scenario, resolved=resolved(scenario), base=tmp_path, folder=tmp_path, run_id="r", environment={}
+        )
+        self.collector = Collector(order, workers, lambda worker, message: self.sent.append((worker, message)), self.sinks, self.view)
+        self.collector.begin()
+
+    def ready(self, *workers, digest="d"):
+        for worker in workers:
+            self.collector.receive(
+                worker, messages.Ready(digest=digest, wall_offset_ns=0, pid=1, host="h", stages=STAGES, notes=())
+            )
+
+    def report(self, worker, *snapshots):
+        self.collector.receive(worker, messages.Report([snapshot.encode(taken) for taken in snapshots]))
+
+    def done(self, *workers):
+        for worker in workers:
+            self.collector.receive(worker, messages.Done(1))
+
+    def told(self, kind):
+        return [(worker, message) for worker, message in self.sent if isinstance(message, kind)]
+
+
+def taken(worker, k, scheduled=0, **outcomes):
+    counters = [Counter("scheduled", "w", 0, scheduled)] if scheduled else []
+    counters += [Counter(f"outcome.{name}", "w", 0, n) for name, n in outcomes.items()]
+    return Snapshot(worker, k, [], counters, HEALTH, [], [])
+
+
+def test_it_goes_when_all_are_ready_with_one_t0(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    assert [(w, m.shard, m.shards) for w, m in bench.told(messages.Assign)] == [("0", 0, 2), ("1", 1, 2)]
+    bench.ready("1")
+    assert not bench.told(messages.Go)
+    bench.ready("0", "1")
+    assert [w for w, _ in bench.told(messages.Go)] == ["0", "1"]
+    assert len({m.t0_wall_ns for _, m in bench.told(messages.Go)}) == 1
+    assert bench.sinks[0].run.stages == STAGES
+
+
+def test_workers_that_plan_differently_are_refused(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", digest="a")
+    bench.ready("1", digest="b")
+    assert bench.collector.verdict.code == 2
+    assert "worker 1 (h) plans a different run (b) than worker 0 (h, a)" in bench.collector.verdict.sentence
+    assert not bench.told(messages.Go)
+
+
+def test_a_refusal_before_the_run_is_exit_2_without_an_archive(tmp_path):
+    bench = Bench(tmp_path)
+    bench.collector.receive("0", messages.Refused("http://x cannot be reached: refused"))
+    assert bench.collector.verdict == msgspec.structs.replace(
+        bench.collector.verdict, code=2, sentence="http://x cannot be reached: refused", document=None
+    )
+    assert bench.sinks[0].run is None
+
+
+def test_each_snapshot_is_merged_once_in_any_order_and_acknowledged(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.report("0", taken("0", 1, 5))
+    bench.report("0", taken("0", 0, 3), taken("0", 1, 5))
+    assert [m.k for _, m in bench.told(messages.Ack)] == [1, 1]
+    assert bench.collector.summary.counter("scheduled") == 8
+
+
+def test_sinks_get_an_interval_when_all_workers_have_reported_it(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("0", taken("0", 0, 1), taken("0", 1, 2))
+    bench.collector.tick()
+    assert bench.sinks[0].intervals == []
+    bench.report("1", taken("1", 0, 10))
+    bench.collector.tick()
+    assert bench.sinks[0].intervals == [(0, 11)]
+
+
+def test_late_data_of_a_slow_worker_comes_alone(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("0", *(taken("0", k, 1) for k in range(12)))
+    bench.report("1", taken("1", 11, 1))
+    bench.collector.tick()
+    bench.report("1", taken("1", 0, 7))
+    bench.collector.tick()
+    assert bench.sinks[0].intervals.count((0, 1)) == 1
+    assert bench.sinks[0].intervals[-1] == (0, 7)
+
+
+def test_the_run_ends_when_all_are_done_and_a_valid_one_is_exit_0(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("0", taken("0", 0, 2, ok=2))
+    bench.report("1", taken("1", 0, 1, ok=1))
+    bench.done("0")
+    assert bench.collector.verdict is None
+    bench.done("1")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.sentence, verdict.document.status) == (0, None, "finished")
+    assert bench.sinks[0].document is verdict.document
+    assert verdict.document.counts == {"scheduled": 3, "ok": 3, "in_flight": 0}
+    assert bench.sinks[0].intervals == [(0, 3)]
+
+
+def test_counts_that_do_not_add_up_make_it_invalid(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.report("0", taken("0", 0, 3, ok=2))
+    bench.done("0")
+    assert bench.collector.verdict.code == 3
+    assert bench.collector.verdict.document.validity.reasons == ["the counts do not add up: 3 scheduled, 2 ended, 0 in flight"]
+
+
+def test_a_lost_workers_requests_are_lost_and_the_others_go_on(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("0", taken("0", 0, 4, ok=1))
+    bench.collector.gone("0", "killed by SIGKILL")
+    assert bench.collector.verdict is None
+    bench.report("1", taken("1", 0, 2, ok=2))
+    bench.done("1")
+    verdict = bench.collector.verdict
+    assert verdict.code == 3
+    assert verdict.document.counts == {"scheduled": 6, "ok": 3, "lost": 3, "in_flight": 0}
+    assert verdict.sentence == "worker 0 was lost: killed by SIGKILL"
+
+
+def test_the_first_interrupt_drains_and_the_second_cuts(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.collector.interrupt()
+    bench.collector.interrupt()
+    assert [m.drain_ns for _, m in bench.told(messages.Halt)] == [INTERRUPT_DRAIN_NS, 0]
+    bench.report("0", taken("0", 0, 1, cancelled=1))
+    bench.done("0")
+    assert (bench.collector.verdict.code, bench.collector.verdict.document.status) == (130, "interrupted")
+
+
+def test_an_interrupt_before_the_run_ends_it_at_once(tmp_path):
+    bench = Bench(tmp_path)
+    bench.collector.interrupt()
+    assert (bench.collector.verdict.code, bench.collector.verdict.document) == (130, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "status"),
+    [
+        pytest.param(messages.Stopping("limit reached"), 3, "finished", id="limit"),
+        pytest.param(messages.Stopping("HTTP 401", wrong_target=True), 2, "finished", id="wrong target"),
+        pytest.param(messages.Stopping("disk full", failed=True), 3, "failed", id="disk full"),
+    ],
+)
+def test_a_worker_that_stops_ends_the_run_for_all(tmp_path, message, code, status):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.collector.receive("0", message)
+    assert [w for w, _ in bench.told(messages.Halt)] == ["0", "1"]
+    bench.done("0", "1")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.document.status, verdict.sentence) == (code, status, message.reason)
+
+
+def test_a_sink_that_cannot_write_ends_the_run_in_order(tmp_path):
+    good, bad = Memory(), Memory(fails=True)
+    bench = Bench(tmp_path, sinks=[bad, good])
+    bench.ready("0")
+    bench.report("0", taken("0", 0, 1, ok=1))
+    bench.collector.tick()
+    assert [m.drain_ns for _, m in bench.told(messages.Halt)] == [None]
+    bench.report("0", taken("0", 1, 1, ok=1))
+    bench.done("0")
+    assert bench.collector.verdict.code == 3
+    assert bench.collector.verdict.sentence == "the disk is full"
+    assert good.intervals == [(0, 1), (1, 1)]
+    assert bad.document.status == "failed"  # its end is still tried
+
+
+def test_the_error_limit_holds_over_all_workers(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"), stop={"errors": 5})
+    bench.ready("0", "1")
+    bench.report("0", taken("0", 0, 9, server_error=2, timeout=1))
+    bench.collector.tick()
+    assert not bench.told(messages.Halt)
+    bench.report("1", taken("1", 0, 9, server_error=2))
+    bench.collector.tick()
+    assert [w for w, _ in bench.told(messages.Halt)] == ["0", "1"]
+    assert bench.view.notes == ["stopping: 5 requests have failed, and `stop.errors` is 5"]
+
+
+@pytest.mark.parametrize(("failed", "stops"), [(3, False), (7, True)])
+def test_the_error_rate_is_that_of_the_window(tmp_path, failed, stops):
+    bench = Bench(tmp_path, stop={"error_rate": {"above": 0.2, "window": "2s"}})
+    bench.ready("0")
+    bench.report("0", taken("0", 0, 100, ok=100), taken("0", 1, 0), taken("0", 2, 30, ok=30 - failed, overloaded=failed))
+    bench.collector.tick()
+    assert bool(bench.told(messages.Halt)) is stops
