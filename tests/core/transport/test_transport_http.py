@@ -409,20 +409,27 @@ def test_ipv6(loop, connected):
 
 
 @pytest.fixture
-def many_files():
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 4096:
-        pytest.skip("this machine allows fewer than 4096 open files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+def file_limits():
+    """Put the limit of open files back."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_descriptors_over_1024_work_and_are_used_again(loop, connected, many_files):
+def test_a_transport_raises_the_limit_of_open_files(connected, file_limits):
+    _, hard = file_limits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    connected(1)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 1 << 20) if hard >= 0 else 1 << 20, hard)
+
+
+def test_descriptors_over_1024_work_and_are_used_again(loop, connected, file_limits):
     with Loopback(pong) as server:
+        transport = connected(server.port)
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2000:
+            pytest.skip("this machine allows fewer than 2000 open files")
         held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
         try:
-            transport = connected(server.port)
             transport.exchange(POST, Taker(loop))
             assert transport._pool._idle[0]._sock.fileno() > 1024
             assert transport.exchange(POST, Taker(loop)).connect_ns is None
@@ -431,7 +438,7 @@ def test_descriptors_over_1024_work_and_are_used_again(loop, connected, many_fil
                 os.close(fd)
 
 
-def test_no_more_descriptors_is_one_clear_error(loop, connected):
+def test_no_more_descriptors_is_one_clear_error(loop, connected, file_limits):
     transport = connected(1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.open(os.devnull, os.O_RDONLY)

@@ -1,8 +1,10 @@
 """TLS between memory buffers, against the ssl module's own server sockets."""
 
 import datetime
-import socket
+import os
 import ssl
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -203,5 +205,24 @@ def test_an_empty_store_is_filled_from_certifi(monkeypatch, tmp_path):
     assert tls.context().cert_store_stats()["x509_ca"] == 0
 
 
-def test_sockets_of_the_test_are_ours():
-    assert socket.socket.__module__ == "socket"  # nothing was monkey-patched by importing the transport
+PATCHED = """
+import sys
+from gevent import monkey
+monkey.patch_all()
+from exchanges import POST, Taker
+from r1perf.loop.gevent import GeventLoop
+from r1perf.transport.http import HttpTransport
+loop = GeventLoop()
+transport = HttpTransport(loop, f"https://localhost:{sys.argv[1]}/v1", connect_timeout_ns=5_000_000_000)
+takers = [Taker(loop), Taker(loop)]
+print([transport.exchange(POST, taker).connect_ns is None for taker in takers], takers[1].body)
+transport.close()
+"""
+
+
+def test_a_process_whose_sockets_are_patched_fares_the_same(authority, trusting):
+    with Loopback(pong, tls=server_context(authority.issue_cert("localhost"))) as server:
+        command = [sys.executable, "-W", "error::ResourceWarning", "-c", PATCHED, str(server.port)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NO_PROXY": "*", "no_proxy": "*"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("[False, True] b'pong'\n", "", 0)
