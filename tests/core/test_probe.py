@@ -46,8 +46,8 @@ def steady(count=20, first_ms=100, gap_ms=20, tail=()):
     return [*reads, (reads[-1][0], b"".join([chunk("", finish="stop"), *tail]))]
 
 
-def report(reads, *more, pages=Pages(), where=None, **fields):
-    return analyse(where or target(), pages, [answer(reads, **fields), *more])
+def report(reads, *more, pages=None, where=None, **fields):
+    return analyse(where or target(), pages or Pages(), [answer(reads, **fields), *more])
 
 
 def test_a_good_stream():
@@ -169,9 +169,9 @@ def test_one_answer_alone_knows_no_reuse():
     assert report(steady(), answer(steady())).reused is True
 
 
-def target_of(models, first, second=(200, (chunk(finish="stop"), usage(2, cached=240)))):
+def target_of(models, first):
     """Answer pages and chats as a server does."""
-    chats = [first, second]
+    chats = [first, (200, (chunk(finish="stop"), usage(2, cached=240)))]
 
     def serve(request):
         if request.method == "GET":
