@@ -8,7 +8,7 @@ from r1perf.sla.clauses import Baseline, Bound, Clause
 from r1perf.sla.compile import watch
 from r1perf.sla.curtailment import settled
 from r1perf.sla.dependence import Clusters
-from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs
+from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs, Window
 from r1perf.sla.finding import Verdict
 from r1perf.sla.grammar import ClauseError
 from r1perf.sla.judge import family, judge
@@ -19,7 +19,31 @@ from r1perf.sla.tally import Tallied, Tallier, Tally
 from r1perf.sla.validate import Scope, parse
 
 __all__ = [
-    "Attempts", "Baseline", "Bound", "Circumstances", "Clause", "ClauseError", "Clusters", "Evidence", "Fate", "Flow", "Limit", "Runs",
-    "Scope", "Tallied", "Tallier", "Tally", "Verdict", "Watch", "family", "fate", "judge", "parse", "render", "require", "settled",
+    "Attempts",
+    "Baseline",
+    "Bound",
+    "Circumstances",
+    "Clause",
+    "ClauseError",
+    "Clusters",
+    "Evidence",
+    "Fate",
+    "Flow",
+    "Limit",
+    "Runs",
+    "Scope",
+    "Tallied",
+    "Tallier",
+    "Tally",
+    "Verdict",
+    "Watch",
+    "Window",
+    "family",
+    "fate",
+    "judge",
+    "parse",
+    "render",
+    "require",
+    "settled",
     "watch",
-]  # fmt: skip
+]

@@ -5,6 +5,14 @@ import msgspec
 from r1perf.sla.dependence import Clusters, Interval
 
 
+class Window(msgspec.Struct, frozen=True):
+    """The judged intervals by index, their length, and the p90 residence time of the slowest workload on the target."""
+
+    ks: tuple[int, ...]
+    interval_s: float = 1.0
+    residence_p90_s: float = 0.0
+
+
 class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     """How many attempts there were and how many missed: quantiles, goodput, error rate, accuracy, largest value.
 

@@ -112,6 +112,18 @@ def measured(metric: str, result: Result) -> float | None:
     return tokens
 
 
+def final(metric: str, result: Result) -> float | None:
+    """Return the metric of a request that has one for good: not of a failed one, nor of one cut before it showed."""
+    if result.outcome in FAILED or (result.outcome in CENSORED and not _final(metric, result)):
+        return None
+    return measured(metric, result)
+
+
+def at_least(metric: str, result: Result) -> float | None:
+    """Return the least that the metric of a request that was cut can be; None where it is known or the request was not cut."""
+    return None if result.outcome not in CENSORED or _final(metric, result) else _reached(metric, result)
+
+
 def _span(start_ns: int | None, end_ns: int | None) -> float | None:
     return None if start_ns is None or end_ns is None else end_ns - start_ns
 
