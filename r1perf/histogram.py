@@ -120,7 +120,9 @@ class Counts:
         """Add another's counts."""
         if other.least is None or other.most is None:
             return
-        self.add_sparse(other.buckets.keys(), other.buckets.values(), other.count, other.total, other.least, other.most, other.clamped)
+        self.add_sparse(
+            other.buckets.keys(), other.buckets.values(), other.count, other.total, other.least, other.most, other.clamped
+        )
 
     def add_sparse(
         self, at: Iterable[int], counts: Iterable[int], count: int, total: int, least: int, most: int, clamped: int = 0

@@ -164,7 +164,7 @@ def _result(number: int, plan: Answer, stage: int, stream: Stream, done_ns: int)
         reason=plan.reason,
         scheduled_ns=stream.scheduled_ns,
         sent_ns=stream.sent_ns,
-        connect_ns=3 * MS if number % 10 == 0 else None,
+        connect_ns=3 * MS if stream.scheduled_ns % 5 == 0 else None,
         first_ns=stream.first_ns or None,
         first_reasoning_ns=stream.first_reasoning_ns or None,
         first_answer_ns=stream.first_answer_ns or None,

@@ -38,9 +38,7 @@ class Recorder:
     with `count`.
     """
 
-    def __init__(
-        self, worker: str, stages: Sequence[Stage], t0_ns: int, interval_ns: int, record_chunks: bool = False
-    ) -> None:
+    def __init__(self, worker: str, stages: Sequence[Stage], t0_ns: int, interval_ns: int, record_chunks: bool = False) -> None:
         self.timeline = Timeline(stages, t0_ns)
         self._worker = worker
         self._t0_ns = t0_ns

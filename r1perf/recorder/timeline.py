@@ -10,7 +10,6 @@ from r1perf.schedule import Stage
 from r1perf.schedule.model import DRAIN
 
 
-
 def drain_index(stages: Sequence[Stage]) -> int:
     """Return the index of the drain: that of the stage with its name, else the one behind all stages."""
     return next((stage.index for stage in stages if stage.name == DRAIN), len(stages))

@@ -18,8 +18,12 @@ def live_block(summary: Summary, total_s: float | None = None) -> Group:
     grid.add_row("in flight", _in_flight(now), "TTFT", _pair(now.ttft_p50, now.ttft_p95))
     grid.add_row("done", count(now.done), "ITL", _pair(now.itl_p50, now.itl_p95))
     grid.add_row("arrivals", f"{rate(now.scheduled_per_s)}/s, sent {rate(now.sent_per_s)}/s", "output", f"{_tokens(now)} tok/s")
-    grid.add_row("conversations", f"{count(now.conversations)} begun", "", f"(the last {span(now.seconds)})" if now.seconds else "")
-    head = Text.assemble((summary.run.name, "bold"), f" on {summary.run.target}  {_clock(now, total_s)}  stage {now.stage or NONE}")
+    grid.add_row(
+        "conversations", f"{count(now.conversations)} begun", "", f"(the last {span(now.seconds)})" if now.seconds else ""
+    )
+    head = Text.assemble(
+        (summary.run.name, "bold"), f" on {summary.run.target}  {_clock(now, total_s)}  stage {now.stage or NONE}"
+    )
     lines: list[RenderableType] = [head, grid, Text.assemble(("generator", "dim"), f"      {_generator(now)}")]
     if now.failed or now.censored:
         lines.append(Text(f"failed: {_failed(now)}", style="red"))

@@ -66,7 +66,7 @@ class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run, as `run.json` holds it. `status`: running, finished, interrupted or failed (then `reason` says why)."""
 
-    schema: int = SCHEMA
+    schema: int
     run_id: str
     status: str
     reason: str | None = None
@@ -90,7 +90,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     throughput: Rates | None = None
     cost: Cost | None = None
     little: Little | None = None
-    sla: list[dict[str, Any]] = []
+    sla: list[dict[str, Any]]
     tightest_limit_ns: int | None = None
     price: Price = Price()
     system: System = System()
@@ -127,6 +127,7 @@ def document(
     """Build the document of a run from its summary."""
     run = summary.run
     return Document(
+        schema=SCHEMA,
         run_id=run.run_id,
         status=status,
         reason=reason,

@@ -40,9 +40,7 @@ def stationarity(summary: Summary, stage: Stage) -> Stationarity | None:
         return None
     levels = summary.levels(window)
     residences = [
-        p90
-        for workload in summary.workloads
-        if (p90 := summary.counts("e2e", workload, stage.index).percentile(90)) is not None
+        p90 for workload in summary.workloads if (p90 := summary.counts("e2e", workload, stage.index).percentile(90)) is not None
     ]
     residence_ns = max(residences) * 1000 if residences else None
     return judge(levels, summary.run.interval_ns, residence_ns)

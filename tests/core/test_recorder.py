@@ -1,5 +1,6 @@
 import tracemalloc
 from bisect import bisect_right
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -17,7 +18,10 @@ from r1perf.schedule import Stage
 from r1perf.snapshot import Snapshot, decode, encode
 from r1perf.summary import ALL, Summary
 
-ONE = (Stage(0, "steady", 0, 1000 * S, judged=True, says="constant 1/s"), Stage(1, "drain", 1000 * S, None, judged=False, says=""))
+ONE = (
+    Stage(0, "steady", 0, 1000 * S, judged=True, says="constant 1/s"),
+    Stage(1, "drain", 1000 * S, None, judged=False, says=""),
+)
 
 
 def recorder(stages=ONE, **options):
@@ -333,7 +337,7 @@ def test_any_division_into_flips_gives_the_same_figures_as_none(plans, flips, bo
         stream.pending.extend(stamps[seen:])
         if ends:
             done = rec.add(result(workload=stream.workload, done_ns=stamps[-1] if stamps else T0), stream)
-            found = [after - before for before, after in zip(stamps, stamps[1:], strict=False)]
+            found = [after - before for before, after in pairwise(stamps)]
             assert (done.chunks, done.coalesced, done.itl_max_ns) == (len(stamps), found.count(0), max(found, default=0) or None)
     summary.merge(rec.flip(T0 + 100_000 * MS))
     for name in ("chunks", "coalesced"):

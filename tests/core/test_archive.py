@@ -1,0 +1,236 @@
+import errno
+import json
+import subprocess
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+from virtual_run import S, a_run, play, traffic
+
+from r1perf.errors import ArchiveError
+from r1perf.histogram import HIGHEST, Counts
+from r1perf.sinks.archive import ArchiveSink, create, write_document
+from r1perf.sinks.environment import environment
+from r1perf.sinks.hlog import HlogWriter, line, read
+from r1perf.summary import Interval, Summary, document, read_document
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def archived(folder, snapshots, order=lambda intervals: intervals):
+    """Write a run's archive as a collector does; return its summary and its document."""
+    sink, summary = ArchiveSink(folder), Summary(a_run())
+    sink.open(summary.run)
+    for snapshot in snapshots:
+        summary.merge(snapshot)
+    for interval in order([Interval.of(snapshot) for snapshot in snapshots]):
+        sink.write(interval)
+    built = document(summary)
+    sink.close(built)
+    return summary, built
+
+
+# --- Folders and run.json ---
+
+
+def test_two_runs_of_one_second_have_folders_of_their_own(tmp_path):
+    started_ns = 1_767_323_045 * S + 999
+    made = [create(tmp_path / "runs", "mixed", started_ns).name for _ in range(3)]
+    assert made == ["20260102T030405Z-mixed", "20260102T030405Z-mixed-2", "20260102T030405Z-mixed-3"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(ArchiveError, match=r"no run archive can be made in .*runs: File exists"):
+        create(tmp_path / "runs", "mixed", 0)
+
+
+def test_run_json_is_there_from_the_start(tmp_path):
+    sink = ArchiveSink(tmp_path)
+    sink.open(a_run())
+    written = read_document(tmp_path)
+    assert (written.status, written.run()) == ("running", a_run())
+    assert written.validity.valid
+    sink.close(document(Summary(a_run())))
+    assert read_document(tmp_path).status == "finished"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["intervals.hlog", "run.json"]
+
+
+def test_a_document_comes_back_from_its_file(tmp_path):
+    _, built = archived(tmp_path, play(traffic(), seconds=50))
+    assert read_document(tmp_path) == built
+
+
+def test_run_json_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
+    write_document(tmp_path, document(Summary(a_run()), "running"))
+    before = (tmp_path / "run.json").read_bytes()
+
+    def full(fd):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(ArchiveError, match=r"run\.json cannot be written: No space left on device"):
+        write_document(tmp_path, document(Summary(a_run())))
+    assert (tmp_path / "run.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_golden_run_json(tmp_path):
+    """The format of run.json: a change here is a change of the schema, and belongs into docs/archive.md."""
+    archived(tmp_path, play(traffic()[35:60], seconds=50))
+    written = (tmp_path / "run.json").read_text()
+    assert written == (GOLDEN / "run.json").read_text()
+
+
+def test_series_hold_ms_and_tokens_of_workloads_and_stages(tmp_path):
+    summary, _ = archived(tmp_path, play(traffic(), seconds=50))
+    rows = {
+        (row["metric"], row.get("workload"), row.get("stage")): row
+        for row in json.loads((tmp_path / "run.json").read_text())["series"]
+    }
+    counts = summary.counts("itl", "chat", 2)
+    row = rows["itl", "chat", "steady"]
+    assert (row["unit"], row["count"], row["min"], row["max"]) == ("ms", counts.count, counts.least / 1000, counts.most / 1000)
+    assert [row[name] for name in ("p50", "p75", "p90", "p95", "p99", "p999")] == [
+        value / 1000 for value in counts.percentiles(("50", "75", "90", "95", "99", "99.9"))
+    ]
+    assert row["mean"] == round(counts.total / counts.count / 1000, 3)
+    both = rows["output_tokens", None, None]
+    assert (both["unit"], both["max"]) == ("tokens", summary.counts("output_tokens").most)
+    assert ("thinking", "chat", None) not in rows  # never measured: absent
+
+
+# --- The log ---
+
+
+def test_the_log_merges_to_the_runs_own_counts(tmp_path):
+    summary, _ = archived(tmp_path, play(traffic(), seconds=50))
+    names = [stage.name for stage in summary.stages]
+    logged: dict[tuple[str, str, int], Counts] = {}
+    for entry in read(tmp_path / "intervals.hlog"):
+        metric, workload, stage = entry.tag.split(".")
+        logged.setdefault((metric, workload, names.index(stage)), Counts()).add(entry.counts)
+    assert {key: counts.buckets for key, counts in logged.items()} == {
+        key: counts.buckets for key, counts in summary.series.items()
+    }
+
+
+def test_other_tools_read_the_log(tmp_path):
+    """hdrh's reader stands for the Java, C, Go and JavaScript ones: times, tags and counts are what was written."""
+    summary, _ = archived(tmp_path, play(traffic(), seconds=50))
+    reader = HistogramLogReader(str(tmp_path / "intervals.hlog"), HdrHistogram(1, HIGHEST, 3))
+    total, starts = HdrHistogram(1, HIGHEST, 3), []
+    try:
+        while (histogram := reader.get_next_interval_histogram()) is not None:
+            if histogram.get_tag() == "ttft.chat.steady":
+                total.add(histogram)
+                starts.append((histogram.get_start_time_stamp(), histogram.get_end_time_stamp()))
+    finally:
+        reader.input_file.close()
+    counts = summary.counts("ttft", "chat", 2)
+    assert total.get_total_count() == counts.count
+    at = np.flatnonzero(np.frombuffer(total.counts, dtype=np.uint64)).tolist()
+    assert at == counts.sparse()[0]
+    assert reader.get_start_time_sec() == 1_767_323_045.0
+    base_ms = 1_767_323_045_000
+    assert starts == [(base_ms + at_s * 1000, base_ms + (at_s + 10) * 1000) for at_s in (10, 20, 30)]
+
+
+def test_the_form_of_the_log(tmp_path):
+    writer = HlogWriter(tmp_path / "log", 1_767_323_045_500_000_000)
+    writer.write(10 * S, 10 * S, {"itl.chat.steady": Counts.of([20_000, 1_999_999]), "ttft.chat.steady": Counts()})
+    writer.close()
+    encoded = Counts.of([20_000, 1_999_999]).encode()
+    assert encoded.startswith("HISTFAAA")
+    assert (tmp_path / "log").read_text() == (
+        "#[Logged by r1perf; tags are metric.workload.stage; values in us, those of token metrics in tokens]\n"
+        "#[Histogram log format version 1.3]\n"
+        "#[StartTime: 1767323045.500 (seconds since epoch), Fri Jan 02 03:04:05 UTC 2026]\n"
+        "#[BaseTime: 1767323045.500 (seconds since epoch)]\n"
+        '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'
+        f"Tag=itl.chat.steady,10.000,10.000,1999.999,{encoded}\n"
+    )
+
+
+def test_late_data_has_a_line_of_its_own_and_is_counted_once(tmp_path):
+    snapshots = play(traffic(), seconds=50)
+    summary, _ = archived(tmp_path, snapshots, order=lambda intervals: [*intervals[:5], *intervals[6:], intervals[5]])
+    total = Counts.merged(entry.counts for entry in read(tmp_path / "intervals.hlog") if entry.tag == "itl.chat.ramp")
+    assert total.buckets == summary.counts("itl", "chat", 1).buckets
+
+
+CUTS = {
+    "line-cut": (lambda text: text[:-20], 1),
+    "end-missing": (lambda text: text[:-1], 1),
+    "no-histogram": (lambda text: text + "Tag=a.b.c,1.000,1.000\n", 2),
+    "other-text": (lambda text: text + "garbage\n", 2),
+    "not-ascii": (lambda text: text + "Tag=\u00e4,1.000,1.000,1.000,HISTFAAA\n", 2),
+}
+
+
+@pytest.mark.parametrize(("damage", "left"), CUTS.values(), ids=CUTS.keys())
+def test_damaged_lines_are_left_out_and_told(tmp_path, damage, left):
+    path = tmp_path / "log"
+    good = line("a.b.c", 0, S, Counts.of([1]))
+    path.write_text(damage(f"#[BaseTime: 0.000 (seconds since epoch)]\n{good}\n{good}\n"))
+    told = []
+    assert [entry.tag for entry in read(path, told.append)] == ["a.b.c"] * left
+    assert len(told) == 1
+    assert told[0].startswith("log: line ")
+
+
+def test_a_full_disk_ends_the_log_with_a_whole_line(tmp_path, monkeypatch):
+    writer = HlogWriter(tmp_path / "log", 0)
+    before = (tmp_path / "log").read_bytes()
+
+    class Full:
+        def __init__(self, file):
+            self._file, self._room = file, 7
+
+        def write(self, data):
+            if not self._room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self._room -= 7
+            return self._file.write(data[:7])
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+    monkeypatch.setattr(writer, "_file", Full(writer._file))
+    with pytest.raises(ArchiveError, match=r"log cannot be written: No space left on device"):
+        writer.write(0, S, {"a.b.c": Counts.of([1])})
+    writer.close()
+    assert (tmp_path / "log").read_bytes() == before
+
+
+# --- The environment ---
+
+
+def test_the_environment_names_versions_host_and_commit(tmp_path):
+    found = environment(tmp_path)
+    assert {"python", "r1perf", "gevent", "numpy"} <= set(found["versions"])
+    assert found["host"]["cpus"] >= 1
+    assert "git" not in found
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    subprocess.run([*git, "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "file").write_text("one")
+    subprocess.run([*git, "add", "file"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "first"], cwd=tmp_path, check=True)
+    state = environment(tmp_path)["git"]
+    assert (len(state["commit"]), state["dirty"]) == (40, False)
+    (tmp_path / "file").write_text("two")
+    assert environment(tmp_path)["git"]["dirty"]
+
+
+def test_a_stage_that_was_never_planned_has_its_index_for_a_tag(tmp_path):
+    run = msgspec.structs.replace(a_run(), stages=a_run().stages[:1])
+    sink = ArchiveSink(tmp_path)
+    sink.open(run)
+    interval = Interval(0)
+    interval.series["itl", "chat", 5] = Counts.of([1])
+    sink.write(interval)
+    sink.close(document(Summary(run)))
+    assert [entry.tag for entry in read(tmp_path / "intervals.hlog")] == ["itl.chat.5"]

@@ -1,0 +1,245 @@
+import io
+import json
+import re
+from functools import cache
+
+import msgspec
+import pytest
+from rich.console import Console
+from virtual_run import MS, STAGES, Answer, S, a_run, play, traffic
+
+from r1perf.metrics import METRICS
+from r1perf.report import live_block, live_line, load, print_report, render_json
+from r1perf.report.terminal import LATENCIES
+from r1perf.report.wording import count, duration, money, rate, share, span
+from r1perf.result import Outcome
+from r1perf.sinks.archive import ArchiveSink
+from r1perf.snapshot import Counter
+from r1perf.summary import Interval, Summary, Validity, document
+from r1perf.target import Price, System
+
+
+@cache
+def snapshots():
+    return tuple(play(traffic(), seconds=50))
+
+
+def summary(*, upto=50, **changes):
+    merged = Summary(a_run(**changes))
+    for taken in snapshots()[:upto]:
+        merged.merge(taken)
+    return merged
+
+
+def drawn(built, width=80):
+    out = io.StringIO()
+    print_report(built, Console(file=out, width=width, force_terminal=False, color_system=None))
+    return out.getvalue()
+
+
+def cells(text, title, row):
+    """Return the cells of a row of the table with this title."""
+    table = text.split(f"\n{title}", 1)[1].split("\n\n")[0]
+    found = next(line for line in table.splitlines() if line.startswith(row))
+    return re.split(r" {2,}", found.strip())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_tables_of_the_archive_are_those_of_the_run(tmp_path, width):
+    live = summary()
+    sink = ArchiveSink(tmp_path)
+    sink.open(live.run)
+    for taken in snapshots():
+        sink.write(Interval.of(taken))
+    built = document(live)
+    sink.close(built)
+    assert drawn(load(tmp_path), width) == drawn(built, width)
+    assert render_json(load(tmp_path)) == (tmp_path / "run.json").read_text()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_nothing_is_cut_at_80_columns_and_no_colour_is_needed(width):
+    text = drawn(document(summary()), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "\x1b" not in text
+
+
+def test_the_tables_say_what_the_summary_holds():
+    live = summary()
+    text = drawn(document(live))
+    for workload, title in ((None, "all workloads"), ("aime", "workload aime"), ("chat", "workload chat")):
+        for metric in LATENCIES:
+            counts = live.counts(metric, workload)
+            got = cells(text, title, METRICS[metric].title)
+            if not counts.count:
+                assert got[1:] == ["–"] * 6
+                continue
+            numbers = [*counts.percentiles((50, 90, 95, 99)), counts.most]
+            assert got[1:] == [count(counts.count), *(duration(number / 1000) for number in numbers)]
+    for outcome, n in live.outcomes().items():
+        assert cells(text, "requests", str(outcome))[1] == count(n)
+    assert cells(text, "requests", "overloaded")[3] == f"503 {live.outcomes()[Outcome.OVERLOADED]}"
+    assert cells(text, "stages", "warmup")[0] == "warmup *"
+    assert cells(text, "p95 by stage", "steady")[1] == duration(live.counts("ttft", stage=2).percentile(95) / 1000)
+    assert text.rstrip().endswith("valid: the generator kept up")
+
+
+def test_what_was_never_measured_is_a_dash():
+    failing = Summary(a_run())
+    answers = [Answer(workload="chat", at_ns=n * S + 1, chunks=0, outcome=Outcome.OVERLOADED, reason="503") for n in range(6, 30)]
+    for taken in play(answers, seconds=45):
+        failing.merge(taken)
+    text = drawn(document(failing))
+    assert "all workloads" not in text  # there is no latency at all: no table of dashes
+    assert cells(text, "throughput", "all") == ["all", "0.00", "–", "–", "–", "–"]
+    assert cells(text, "stages", "steady")[-1] == "–"
+    assert " 0 ms" not in text
+    assert " 0.00 ms" not in text.replace("schedule delay: p50 0.00 ms, p99 0.00 ms, max 0.00 ms", "")
+
+
+def test_a_run_before_anything_came_can_be_drawn():
+    text = drawn(document(Summary(a_run()), "failed", "the disk is full"))
+    assert "failed: the disk is full" in text
+    assert "nan" not in text.lower()
+
+
+def test_an_invalid_run_says_so_once_a_reason():
+    built = document(summary())
+    built = msgspec.structs.replace(built, validity=Validity(False, ["worker 0 was lost", "2 requests were never sent"]))
+    assert drawn(built).endswith("INVALID: worker 0 was lost\nINVALID: 2 requests were never sent\n")
+
+
+CLOSING = {
+    "cost": (
+        lambda: document(summary()),
+        r"cost: \$0\.0\d+ by token prices, \$\d\.\d\d per 1M output tokens, \$0\.000\d+ a request",
+    ),
+    "gpu-hours": (lambda: document(summary(price=Price(gpu_hour=2.0))), r"cost: \$0\.444 by GPU hours, "),
+    "sources": (lambda: document(summary()), r"tokens were counted by: server \(\d+\)"),
+    "delay": (lambda: document(summary()), r"schedule delay: p50 0\.\d\d ms, p99 0\.\d\d ms, max 0\.40 ms"),
+    "stationarity": (lambda: document(summary()), r"stage steady: "),
+    "conversations": (lambda: document(summary()), r"\n201 conversations, 18\d with all turns\n"),
+    "accuracy": (
+        lambda: document(graded(right=3, wrong=1, unanswered=2)),
+        r"accuracy of aime: 50\.0 % \(right 3, unanswered 2, wrong 1\); of those answered 75\.0 %",
+    ),
+}
+
+
+def graded(**grades):
+    merged = summary()
+    extra = [Counter(f"grade.{grade}", "aime", 2, n) for grade, n in grades.items()]
+    merged.merge(msgspec.structs.replace(snapshots()[-1], worker="1", counters=extra, series=[]))
+    return merged
+
+
+@pytest.mark.parametrize(("made", "pattern"), CLOSING.values(), ids=CLOSING.keys())
+def test_the_lines_below_the_tables(made, pattern):
+    assert re.search(pattern, drawn(made(), 120))
+
+
+def test_one_workload_has_one_table_and_one_row():
+    single = Summary(a_run(workloads=("chat",)))
+    for taken in play([plan for plan in traffic() if plan.workload == "chat"], seconds=50):
+        single.merge(taken)
+    text = drawn(document(single))
+    assert "all workloads" not in text
+    assert text.count("workload chat") == 1
+    assert not re.search(r"^chat ", text, re.MULTILINE)
+
+
+def test_a_gpu_column_only_where_gpus_are_stated():
+    assert "tok/s per GPU" in drawn(document(summary()))
+    assert "tok/s per GPU" not in drawn(document(summary(system=System())))
+
+
+def test_json_is_run_json():
+    built = document(summary())
+    assert json.loads(render_json(built))["counts"]["scheduled"] == 201
+    assert msgspec.json.decode(render_json(built), type=type(built)) == built
+
+
+# --- While it runs ---
+
+
+def test_the_live_line():
+    line = live_line(summary(upto=21), 40)
+    assert re.fullmatch(
+        r"21 s of 40 s \| steady \| scheduled \d\.\d\d/s sent \d\.\d\d/s \| in flight \d+ \| done \d+ \| "
+        r"failed 3 \(overloaded 3\) \| \d+ tok/s \| TTFT p50 \d+ ms, p95 \d+ ms \| ITL p50 [\d.]+ ms, p95 [\d.]+ ms \| "
+        r"CPU 30 %, schedule delay up to 0\.\d\d ms, loop lag up to 2\.00 ms",
+        line,
+    ), line
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_live_block_is_whole_at_80_columns(width):
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(live_block(summary(upto=21), 40))
+    text = out.getvalue()
+    assert "…" not in text
+    assert text.startswith("mixed on staging  21 s of 40 s  stage steady\n")
+    for part in ("in flight", "done", "arrivals", "conversations", "TTFT", "ITL", "tok/s", "CPU 30 %", "failed: overloaded 3"):
+        assert part in text
+
+
+def test_before_the_first_flip_there_are_dashes():
+    line = live_line(Summary(a_run()))
+    assert "TTFT – | ITL – | CPU –" in line
+    assert "~0.00 tok/s" in line
+
+
+def test_the_present_is_shown_while_no_answer_has_ended():
+    long = Summary(a_run(stages=STAGES))
+    answers = [
+        Answer(workload="aime", at_ns=n * S + 1, ttft_ns=200 * MS, gap_ns=500 * MS, thinking=900, chunks=10) for n in range(25)
+    ]
+    for taken in play(answers, seconds=30):
+        long.merge(taken)
+    line = live_line(long)
+    assert "in flight 25 | done 0 | failed 0 | ~48.0 tok/s" in line
+    assert "TTFT p50 200 ms, p95 200 ms | ITL p50 500 ms, p95 500 ms" in line
+
+
+# --- Words ---
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (None, "–"), (0.0, "0.00 ms"), (0.421, "0.42 ms"), (9.99, "9.99 ms"), (9.996, "10.0 ms"), (99.96, "100 ms"), (812.3, "812 ms"),
+        (999.4, "999 ms"), (999.6, "1.00 s"), (61_000.0, "61.0 s"), (599_000.0, "599 s"), (999_600.0, "16.7 min"), (3_600_000.0, "60.0 min"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_durations(ms, text):
+    assert duration(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (59.6, "1:00"), (245, "4:05"), (3723, "1:02:03")], ids=str
+)
+def test_spans(seconds, text):
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [(0, 0, "–"), (0, 9, "0.0 %"), (1, 10_000, "<0.1 %"), (9_999, 10_000, ">99.9 %"), (1, 3, "33.3 %"), (7, 7, "100.0 %")],
+    ids=str,
+)
+def test_shares(part, whole, text):
+    assert share(part, whole) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [(None, "–"), (0.0, "$0.00"), (0.000438, "$0.000438"), (4.681, "$4.68"), (1234.5, "$1,234.50")], ids=str
+)
+def test_money(usd, text):
+    assert money(usd) == text
+
+
+@pytest.mark.parametrize(("per_s", "text"), [(None, "–"), (0.25, "0.25"), (12.34, "12.3"), (2883.4, "2,883")], ids=str)
+def test_rates(per_s, text):
+    assert rate(per_s) == text
