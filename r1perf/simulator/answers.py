@@ -54,7 +54,7 @@ def filler() -> tuple[str, ...]:
     words: list[str] = []
     while len(words) < RING:
         words += random.choice(_THOUGHTS).split()
-    return tuple(f" {word}" for word in words[:RING])
+    return tuple(word if word in (",", ".") else f" {word}" for word in words[:RING])
 
 
 def plan(

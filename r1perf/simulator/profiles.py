@@ -127,8 +127,9 @@ PROFILES: dict[str, Profile] = {
             # step, 19.7 tokens/s a user, 11,800 tokens/s per node; it is set below the published figure because that
             # one is of wide expert parallelism (18 nodes a unit), not of two nodes.
             # KV: latent attention keeps (512 + 64) values * 61 layers * 2 bytes = 70,272 bytes a token (DeepSeek-V3
-            # Technical Report). 16 * 80 GB * 0.9 less FP8 weights (671 GB, about 17 GB of them on each GPU with
-            # data-parallel attention) and 4 GB of work space leaves about 10 GB a GPU: 142,000 tokens, 2.2 M in all.
+            # Technical Report). Of 85.5e9 bytes on each of 16 GPUs 0.9 are used; 654e9 routed expert weights in FP8 are
+            # split 16 ways, 18e9 bytes of other weights are on each (data-parallel attention), 4e9 are work space: 14e9
+            # are left, which is 199,000 tokens a GPU and 3.2 million in all.
             # Assumed, not calibrated: the step at batch 1, the prefill rate (half of one published prefill node's
             # uncached rate, 73,700 * (1 - 0.563)), the noise.
             note="decode anchored on DeepSeek's published 20-22 tokens/s a user; step at batch 1, prefill and noise assumed",
@@ -138,7 +139,7 @@ PROFILES: dict[str, Profile] = {
                 prefill_rate=16_000,
                 prefill_ns=12 * MS,
                 prefill_chunk=8_192,
-                kv_tokens=2_000_000,
+                kv_tokens=3_000_000,
                 max_batch=1_024,
                 block=64,
                 noise=0.06,

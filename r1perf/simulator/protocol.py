@@ -23,7 +23,7 @@ Headers = Iterable[tuple[str, str]]
 class Request:
     """One request as it came in; header names are lower case."""
 
-    __slots__ = ("body", "headers", "keep_alive", "method", "path", "received_ns", "version")
+    __slots__ = ("body", "headers", "keep_alive", "method", "oversized", "path", "received_ns", "version")
 
     def __init__(self, method: str, path: str, version: str, headers: dict[str, str], body: bytes, *, keep_alive: bool) -> None:
         self.method = method
@@ -33,6 +33,7 @@ class Request:
         self.body = body
         self.keep_alive = keep_alive
         self.received_ns = 0
+        self.oversized = False
 
 
 class Answering(Protocol):
@@ -106,6 +107,9 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if self._request is not None and self._transport is not None:  # an answer is under way
+                self._transport.abort()
+                return
             self.respond(400, [], b'{"detail":"this is not HTTP/1.1"}', keep=False)
             return
         for request in list(self._queue)[before:]:
@@ -153,6 +157,7 @@ class Connection(asyncio.Protocol):
             b"".join(self._body),
             keep_alive=parser.should_keep_alive(),
         )
+        request.oversized = self._body_size > MAX_BODY
         self._queue.append(request)
         self._body = []
 
@@ -242,7 +247,7 @@ class Connection(asyncio.Protocol):
             request = self._request = self._queue.popleft()
             if self._transport is not None and not self._transport.is_reading() and len(self._queue) < MAX_PIPELINED:
                 self._transport.resume_reading()
-            if self._body_size > MAX_BODY:
+            if request.oversized:
                 self.respond(413, [], b'{"detail":"the body is larger than 64 MiB"}', keep=False)
                 break
             answering = self._site.handle(request, self)

@@ -93,7 +93,7 @@ class Simulator:
 
     def handle(self, request: Request, link: Connection) -> Answering | None:
         """Begin to answer a request."""
-        path, method = request.path, request.method
+        path, method = request.path.removeprefix("/v1"), request.method
         if path.endswith("/completions"):
             if method != "POST":
                 link.respond(405, [("allow", "POST")], b'{"detail":"Method Not Allowed"}')
