@@ -57,10 +57,8 @@ class OpenAIClient:
         self._dialect = dialect
         self._sdk = sdk
         self._headers = headers  # of every request, as the SDK takes them
-        chat = target.endpoint == "chat/completions"
-        self._question = "messages" if chat else "prompt"
-        resource: Any = sdk.chat.completions if chat else sdk.completions
-        self._create: Callable[..., Any] = resource.create if target.stream else resource.with_raw_response.create
+        self._question = _question(target)
+        self._create = _create(sdk, target)
 
     def prepare(self, call: Call) -> Rendered:
         """Render a call: what the SDK insists on by name, all the rest as its `extra_body`."""
@@ -140,7 +138,36 @@ def open_openai(
         timeout=timeout,
         http_client=http_client,
     )
+    _warm_up(sdk, target, unkeyed)
     return OpenAIClient(loop, target, dialect, sdk, unkeyed)
+
+
+def _question(target: Target) -> str:
+    return "messages" if target.endpoint == "chat/completions" else "prompt"
+
+
+def _create(sdk: "openai.OpenAI", target: Target) -> Callable[..., Any]:
+    """Return the SDK's call that asks the target's endpoint; where it does not stream, the one that shows the head too."""
+    resource: Any = sdk.chat.completions if target.endpoint == "chat/completions" else sdk.completions
+    call: Callable[..., Any] = resource.create if target.stream else resource.with_raw_response.create
+    return call
+
+
+def _warm_up(sdk: "openai.OpenAI", target: Target, headers: dict[str, Any]) -> None:
+    """Read a canned answer, without a network: what the SDK loads and builds on first use takes 0.1 s, and would delay requests."""
+    import httpx2
+
+    body = b'{"id":"","choices":[{"index":0,"delta":{"content":"."},"message":{"content":"."},"text":"."}]}'
+    kind = "application/json"
+    if target.stream:
+        body, kind = b"data: %b\n\ndata: [DONE]\n\n" % body, "text/event-stream"
+    canned = httpx2.Response(200, headers={"Content-Type": kind}, content=body)
+    with sdk.copy(http_client=httpx2.Client(transport=httpx2.MockTransport(lambda request: canned))) as warm:
+        stream = {"stream": True} if target.stream else {}
+        question = [{"role": "user", "content": "."}] if _question(target) == "messages" else "."
+        answer = _create(warm, target)(model=".", extra_headers=headers, **{_question(target): question}, **stream)
+        for event in answer if target.stream else (answer.parse(),):
+            event.to_dict(warnings=False)
 
 
 class _Exchange:
