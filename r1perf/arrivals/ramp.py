@@ -55,7 +55,9 @@ class Ramp(Open, frozen=True, kw_only=True, tag="ramp"):
         unit = unit_times(stream, self.gaps, total, count)
         ramped = unit[unit < whole]
         held = unit[len(ramped) :]
-        return np.concatenate([self._inverse(ramped * divisor, ramp_s), ramp_s + (held - whole) / end_rate if len(held) else held])
+        return np.concatenate(
+            [self._inverse(ramped * divisor, ramp_s), ramp_s + (held - whole) / end_rate if len(held) else held]
+        )
 
     def request_rates(self, count: int) -> Seconds:
         """Return vLLM's rate of each request, per second."""

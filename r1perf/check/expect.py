@@ -82,11 +82,13 @@ def needs(workload: Workload, items: Items, speed: Speed) -> Needs:
     given = expected.input_tokens
     if given is None:
         given = sum(map(_input_tokens, sample)) / max(1, sum(len(conversation.turns) for conversation in sample))
-        assumed.append(f"prompts of {given:,.0f} tokens: earlier turns with answers of {ANSWER_TOKENS} tokens, 4 characters a token")
+        assumed.append(
+            f"prompts of {given:,.0f} tokens: earlier turns with answers of {ANSWER_TOKENS} tokens, 4 characters a token"
+        )
     pauses = sum(turn.think_time_ns for conversation in sample for turn in conversation.turns) / 1e9 / max(1, len(sample))
     # The turns' own orders and bounds come before the workload's.
     bounds = [turn.output_tokens or turn.max_tokens or workload.max_tokens for c in sample for turn in c.turns]
-    known = [bound for bound in bounds if bound is not None]
+    known = [int(bound) for bound in bounds if bound is not None]
     return Needs(
         turns=max(1.0, expected.turns), pauses_s=pauses, input_tokens=given, wished=wished, assumed=tuple(assumed),
         output_tokens=sum(min(wished, bound or wished) for bound in bounds) / max(1, len(bounds)),

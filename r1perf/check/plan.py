@@ -115,7 +115,11 @@ def _closed_rows(scenario: Scenario, plan: Plan, wanted: Mapping[str, Needs], sp
             seconds: float | None = None
             need = wanted[name]
             for group in groups:
-                mean = sum(weights[w] / whole * _lasts(wanted[w], speed) for w in plan.workloads) if group.workload is None else _lasts(need, speed)
+                mean = (
+                    sum(weights[w] / whole * _lasts(wanted[w], speed) for w in plan.workloads)
+                    if group.workload is None
+                    else _lasts(need, speed)
+                )
                 cycle = mean + group.think_time_ns / 1e9
                 if group.conversations is not None:
                     started, seconds = float(group.conversations), group.conversations * cycle / group.count
@@ -156,11 +160,16 @@ def _money(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mappin
         return Money(hours * price.gpu_hour * system.gpus, None)
     if price.input_per_1m is None and price.output_per_1m is None:
         return None
-    expected = sum(row.requests * _cost(price, wanted[row.workload].input_tokens, wanted[row.workload].output_tokens) for row in rows)
+    expected = sum(
+        row.requests * _cost(price, wanted[row.workload].input_tokens, wanted[row.workload].output_tokens) for row in rows
+    )
     bounds = [wanted[row.workload].most_output_tokens for row in rows]
     if any(bound is None for bound in bounds):
         return Money(expected, None)
-    most = sum(row.requests * _cost(price, wanted[row.workload].input_tokens, bound or 0) for row, bound in zip(rows, bounds, strict=True))
+    most = sum(
+        row.requests * _cost(price, wanted[row.workload].input_tokens, bound or 0)
+        for row, bound in zip(rows, bounds, strict=True)
+    )
     return Money(expected, most)
 
 
@@ -168,9 +177,7 @@ def _cost(price: Price, input_tokens: float, output_tokens: float) -> float:
     return ((price.input_per_1m or 0.0) * input_tokens + (price.output_per_1m or 0.0) * output_tokens) / 1e6
 
 
-def _warnings(
-    scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mapping[str, Needs], speed: Speed
-) -> Iterator[str]:
+def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mapping[str, Needs], speed: Speed) -> Iterator[str]:
     timeouts, target = scenario.target.timeouts, scenario.target
     for path, process in processes(scenario):
         if isinstance(process, Ramp) and not process.start and scenario.warmup and path in ("arrivals", "arrivals.stages[0]"):

@@ -43,7 +43,7 @@ def shipped() -> dict[str, Path]:
     package = Path(str(resources.files("r1perf")))
     for place in (package / "_scenarios", package.parent / "scenarios"):
         if place.is_dir():
-            return {path.stem: path for path in sorted(place.glob("*.toml"))}
+            return dict(sorted((path.stem, path) for path in place.glob("*.toml")))
     return {}
 
 
@@ -116,4 +116,3 @@ def _value(text: str) -> Any:
         return text
     value = parsed["value"]
     return text if len(parsed) > 1 or isinstance(value, datetime.date | datetime.time) else value
-

@@ -12,9 +12,17 @@ from r1perf.units import Duration, Rate, Tokens
 _UNITS: dict[type, dict[str, Any]] = {
     Duration: {"type": "string", "pattern": r"^(\d+(\.\d+)?(ns|us|ms|s|m|h|d))+$", "examples": ["90s", "1m30s"]},
     Rate: {"type": "string", "pattern": r"^\d+(\.\d+)?\s*/\s*(s|min|h)$", "examples": ["10/s", "120/min"]},
-    Tokens: {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[kM]?$"}], "examples": [2048, "8k"]},
+    Tokens: {
+        "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[kM]?$"}],
+        "examples": [2048, "8k"],
+    },
 }
-_SIMPLE: dict[type, str] = {inspect.StrType: "string", inspect.IntType: "integer", inspect.FloatType: "number", inspect.BoolType: "boolean"}
+_SIMPLE: dict[type, str] = {
+    inspect.StrType: "string",
+    inspect.IntType: "integer",
+    inspect.FloatType: "number",
+    inspect.BoolType: "boolean",
+}
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "pattern": "pattern"}
 
 

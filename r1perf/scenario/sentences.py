@@ -35,7 +35,9 @@ def sentence(error: str, value: Any, kind: Any, path: str) -> ScenarioError:
         return ScenarioError(join(here, found[1]), f"unknown; {allowed(found[1], names)}")
     if found := _MISSING.fullmatch(what):
         tags = _tags(_type_at(inspect.type_info(kind), steps, value))
-        return ScenarioError(join(here, found[1]), f"is missing; allowed: {', '.join(tags)}" if tags and found[1] == "kind" else "is missing")
+        return ScenarioError(
+            join(here, found[1]), f"is missing; allowed: {', '.join(tags)}" if tags and found[1] == "kind" else "is missing"
+        )
     if found := _VALUE.fullmatch(what):
         given = str(_value_at(value, steps))
         choices = _choices(inspect.type_info(kind), steps, value)

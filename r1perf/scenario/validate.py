@@ -44,9 +44,13 @@ def _target(scenario: Scenario) -> None:
     if simulated(target.url) is None:
         parts = urlsplit(target.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ScenarioError("target.url", f'"{target.url}" is not a url such as "http://127.0.0.1:8000/v1" or "simulate:tiny"')
+            raise ScenarioError(
+                "target.url", f'"{target.url}" is not a url such as "http://127.0.0.1:8000/v1" or "simulate:tiny"'
+            )
         if parts.username or parts.password:
-            raise ScenarioError("target.url", "must not carry a user or password; name the key's variable in `target.api_key_env`")
+            raise ScenarioError(
+                "target.url", "must not carry a user or password; name the key's variable in `target.api_key_env`"
+            )
     if target.provider not in names():
         raise ScenarioError("target.provider", f'unknown provider "{target.provider}"; {allowed(target.provider, names())}')
     if target.api_key_env is not None and _ENV_NAME.fullmatch(target.api_key_env) is None:
@@ -66,13 +70,17 @@ def _workloads(scenario: Scenario) -> None:
         raise ScenarioError("workload", "is missing: a scenario needs at least one table [workload.NAME]")
     for name, workload in scenario.workload.items():
         if workload.arrivals is not None and workload.weight is not None:
-            raise ScenarioError(f"workload.{name}.weight", "cannot stand beside arrivals of the workload's own; leave one of the two out")
+            raise ScenarioError(
+                f"workload.{name}.weight", "cannot stand beside arrivals of the workload's own; leave one of the two out"
+            )
     shares = [workload.share for workload in scenario.workload.values()]
     weighted = [share for share in shares if share is not None]
     if weighted and sum(weighted) == 0:
         raise ScenarioError("workload", "the weights add up to 0; give at least one workload a weight above 0")
     if weighted and scenario.arrivals is None:
-        raise ScenarioError("arrivals", 'is missing: say when conversations start, as kind = "poisson", rate = "2/s" (--rate) or --sessions')
+        raise ScenarioError(
+            "arrivals", 'is missing: say when conversations start, as kind = "poisson", rate = "2/s" (--rate) or --sessions'
+        )
     if not weighted and scenario.arrivals is not None:
         raise ScenarioError("arrivals", "would not be used: every workload has arrivals of its own")
 
@@ -127,7 +135,9 @@ def _window(scenario: Scenario) -> None:
     arrivals = scenario.arrivals
     if isinstance(arrivals, Stages):
         if scenario.requests is not None and any(isinstance(stage, Closed) for stage in arrivals.stages):
-            raise ScenarioError("requests", "does not go with closed-loop stages; give each stage its own, as `arrivals.stages[0].requests`")
+            raise ScenarioError(
+                "requests", "does not go with closed-loop stages; give each stage its own, as `arrivals.stages[0].requests`"
+            )
         return
     if arrivals is None:
         return
@@ -136,7 +146,9 @@ def _window(scenario: Scenario) -> None:
     if isinstance(arrivals, Ramp) and (scenario.duration or arrivals.duration or 0) < (arrivals.duration or 0):
         raise ScenarioError("duration", f"must not be shorter than the ramp, {arrivals.duration}")
     if scenario.duration is None and scenario.requests is None and arrivals.duration is None and arrivals.requests is None:
-        raise ScenarioError("duration", "is missing, and so is `requests`: one of the two ends the run (--duration 5m, --requests 400)")
+        raise ScenarioError(
+            "duration", "is missing, and so is `requests`: one of the two ends the run (--duration 5m, --requests 400)"
+        )
 
 
 def _limits(scenario: Scenario) -> None:

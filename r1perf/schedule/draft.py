@@ -84,7 +84,9 @@ class Draft:
         until = math.inf if length_ns is None else length_ns / 1e9
         expected = min(count or math.inf, max(process.rates()) * until)
         if expected > MOST:
-            raise ScenarioError("arrivals", f"{process.says()} makes about {expected:,.0f} arrivals; at most {MOST:,} fit in a plan")
+            raise ScenarioError(
+                "arrivals", f"{process.says()} makes about {expected:,.0f} arrivals; at most {MOST:,} fit in a plan"
+            )
         times_ns = (process.times(stream, until=until, count=count, turns=turns) * 1e9).astype(np.int64)
         return start_ns + (times_ns if length_ns is None else np.minimum(times_ns, length_ns - 1))
 

@@ -107,7 +107,9 @@ def _merged(draft: Draft) -> tuple[Ints, Ints, Ints, Ints]:
     empty = np.empty(0, dtype=np.int64)
     starts = np.array([stage.start_ns for stage in draft.stages])
     stages = [
-        np.searchsorted(starts, part.times_ns, side="right") - 1 if part.stage is None else np.full(len(part.times_ns), part.stage)
+        np.searchsorted(starts, part.times_ns, side="right") - 1
+        if part.stage is None
+        else np.full(len(part.times_ns), part.stage)
         for part in draft.drawn
     ]
     times_ns = np.concatenate([empty, *(part.times_ns for part in draft.drawn)])

@@ -135,7 +135,9 @@ def test_half_of_a_ramp_is_its_first_half():
 
 
 def test_a_ramp_of_requests_has_its_rate_divided_by_the_turns():
-    at = times(Ramp(start=Rate(2), end=Rate(10), duration=Duration.parse("100s"), gaps="constant", per="request"), until=100.0, turns=4.0)
+    at = times(
+        Ramp(start=Rate(2), end=Rate(10), duration=Duration.parse("100s"), gaps="constant", per="request"), until=100.0, turns=4.0
+    )
     assert len(at) == 150
 
 
@@ -143,13 +145,13 @@ def test_a_ramp_of_requests_has_its_rate_divided_by_the_turns():
 
 
 def vllm(count, start, end, curve, burstiness, seed):
-    """Follow vllm/benchmarks/serve.py (0.33) step by step, with numpy's global generator."""
-    np.random.seed(seed)
+    """Follow vllm/benchmarks/serve.py (0.33) step by step, with the generator that `np.random.seed(seed)` makes the global one."""
+    random = np.random.RandomState(seed)
     at, out = 0.0, []
     for i in range(count):
         progress = i / max(count - 1, 1)
         rate = start + (end - start) * progress if curve == "linear" else start * (end / start) ** progress
-        at += 1 / rate if burstiness == math.inf else np.random.gamma(shape=burstiness, scale=1.0 / (rate * burstiness))
+        at += 1 / rate if burstiness == math.inf else random.gamma(shape=burstiness, scale=1.0 / (rate * burstiness))
         out.append(at)
     return out
 
@@ -211,7 +213,10 @@ def test_gap_draws_have_mean_1():
         (Constant(rate=Rate(2), per="request"), "constant 2/s requests"),
         (Gamma(rate=Rate(2), shape=0.5), "gamma 2/s, shape 0.5"),
         (LINEAR, "ramp 2/s to 10/s, linear by time, constant gaps"),
-        (Ramp(start=Rate(1), end=Rate(2), by="request", gaps=GammaGaps(gamma=2)), "ramp 1/s to 2/s, linear by request, gamma 2 gaps"),
+        (
+            Ramp(start=Rate(1), end=Rate(2), by="request", gaps=GammaGaps(gamma=2)),
+            "ramp 1/s to 2/s, linear by request, gamma 2 gaps",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -229,5 +234,3 @@ def test_a_ramp_before_and_after_keeps_its_law_of_gaps(gaps):
 def test_an_endless_process_is_refused():
     with pytest.raises(ValueError, match="needs an end"):
         unit_times(STREAM, "poisson", math.inf, None)
-
-

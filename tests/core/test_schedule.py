@@ -119,9 +119,7 @@ def test_a_million_arrivals_stay_arrays_and_are_gone_through_lazily():
 
 def rows(made, stage, *, items=True):
     start = next(s.start_ns for s in made.stages if s.name == stage)
-    return [
-        (a.offset_ns - start, a.workload) + ((a.item,) if items else ()) for a in made if made.stages[a.stage].name == stage
-    ]
+    return [(a.offset_ns - start, a.workload) + ((a.item,) if items else ()) for a in made if made.stages[a.stage].name == stage]
 
 
 def test_a_change_to_one_stage_leaves_the_others_times_and_workloads():
@@ -264,7 +262,9 @@ def test_what_makes_no_run_is_refused(mix, process, options, message):
 
 
 def sessions_of(made):
-    return [(s.stage, s.count, s.start_ns / S, None if s.end_ns is None else s.end_ns / S, s.conversations) for s in made.sessions]
+    return [
+        (s.stage, s.count, s.start_ns / S, None if s.end_ns is None else s.end_ns / S, s.conversations) for s in made.sessions
+    ]
 
 
 @pytest.mark.parametrize(

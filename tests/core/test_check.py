@@ -1,0 +1,159 @@
+"""The plan that `r1perf check` shows: counts, load, money and warnings, from exact small scenarios."""
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from r1perf.check import Check, Money, Speed, check, render
+from r1perf.datasets import Conversation, Expected, Turn
+from r1perf.scenario import load
+
+RAW = {
+    "name": "x", "duration": "100s", "target": {"url": "http://h/v1", "model": "m", "timeouts": {"total": "1h"}},
+    "workload": {"w": {"dataset": {"kind": "chat"}, "max_tokens": 1000}}, "arrivals": {"kind": "constant", "rate": "2/s"},
+}  # fmt: skip
+
+
+class Items:
+    """A dataset whose needs are known."""
+
+    digest, size = "d", None
+
+    def __init__(self, turns=1.0, inputs=50.0, outputs=200.0, pause_s=0.0):
+        self.expected = Expected(turns, inputs, outputs)
+        later = Turn(text="x" * 40, think_time_ns=int(pause_s * 1e9))
+        self._conversation = Conversation(turns=(Turn(text="x" * 40), *[later] * (int(turns) - 1)))
+
+    def conversation(self, item):
+        return self._conversation
+
+
+def checked(items=None, speed=None, **changes) -> Check:
+    scenario = load(RAW | changes)
+    loaded = items or dict.fromkeys(scenario.workload, Items())
+    return check(scenario, loaded, scenario.plan(loaded), speed or Speed(ttft_s=1.0, tokens_per_s=20.0))
+
+
+def test_open_loop_counts_are_exact_and_in_flight_follows_little():
+    made = checked()
+    (row,) = made.rows
+    assert (row.stage, row.workload, row.seconds, row.conversations, row.requests) == ("constant", "w", 100.0, 200, 200)
+    # 200 tokens at 20/s and 1 s to the first: 11 s in the system, 2/s: 22 in flight.
+    assert (row.requests_per_s, row.output_tokens_per_s, row.in_flight) == (2.0, 400.0, 22.0)
+    assert (made.requests, made.conversations) == (200, 200)
+
+
+def test_a_short_stage_has_not_all_in_flight_that_the_law_says():
+    assert checked(duration="5s").rows[0].in_flight == 10
+
+
+def test_turns_and_think_time_count():
+    (row,) = checked(items={"w": Items(turns=2.0, pause_s=18.0)}).rows
+    # A conversation lasts 11 + 18 + 11 s and is at work for 22 of these 40.
+    assert (row.conversations, row.requests, row.in_flight) == (200, 400, 80 * 22 / 40)
+
+
+def test_closed_sessions_are_estimated():
+    (row,) = checked(arrivals={"kind": "closed", "sessions": 8, "think_time": "9s"}).rows
+    assert (row.exact, row.conversations, row.requests_per_s, row.in_flight) == (False, 40.0, 0.4, pytest.approx(4.4))
+
+
+def test_closed_stages_by_requests_last_as_long_as_they_take():
+    parts = [{"kind": "closed", "sessions": n, "requests": 80} for n in (1, 8)]
+    raw = {key: value for key, value in RAW.items() if key != "duration"} | {"arrivals": {"kind": "stages", "stages": parts}}
+    scenario = load(raw)
+    made = check(scenario, {"w": Items()}, scenario.plan({"w": Items()}), Speed())
+    assert [(row.stage, row.seconds, row.conversations, row.in_flight) for row in made.rows] == [
+        ("closed", 880.0, 80.0, 1.0), ("closed-2", 110.0, 80.0, 8.0),
+    ]  # fmt: skip
+
+
+def test_money_is_expected_and_at_most():
+    price = {"input_per_1m": 1.0, "output_per_1m": 10.0}
+    target = RAW["target"] | {"price": price}
+    # 200 requests of 50 tokens in; 200 tokens out expected, 1000 at most.
+    assert checked(target=target).money == Money(pytest.approx(0.01 + 0.4), pytest.approx(0.01 + 2.0))
+    unbounded = {"w": {"dataset": {"kind": "chat"}}}
+    assert checked(target=target, workload=unbounded).money == Money(pytest.approx(0.41), None)
+    hours = {"price": {"gpu_hour": 2.0}, "system": {"gpus": 16}}
+    assert checked(target=RAW["target"] | hours).money == Money(pytest.approx((100 + 11) / 3600 * 32), None)
+    assert checked().money is None
+
+
+def test_lengths_that_only_the_model_knows_are_assumed_and_said():
+    scenario = load(RAW | {"workload": {"aime": {"dataset": {"kind": "aime"}}, "chat": {"dataset": {"kind": "chat"}}}})
+    items = scenario.items()
+    made = check(scenario, items, scenario.plan(items))
+    assert {name: need.output_tokens for name, need in made.needs.items()} == {"aime": 12_000, "chat": 1_000}
+    assert made.assumptions[:3] == (
+        "the first token after 1 s, then 20 tokens/s for each user",
+        "aime: answers of 12,000 tokens, R1's published mean on AIME",
+        "chat: answers of 1,000 tokens, thinking included",
+    )
+    known = check(scenario, items, scenario.plan(items), Speed(answers={"aime": 90.0}))
+    assert known.needs["aime"].output_tokens == 90
+
+
+def test_prompts_of_later_turns_carry_what_was_said():
+    scenario = load(RAW)
+    items = {"w": Items(turns=3.0, inputs=None)}
+    # 10 tokens a message, 300 an answer: 10, 320, 630.
+    assert check(scenario, items, scenario.plan(items)).needs["w"].input_tokens == 320
+
+
+WARNINGS = [
+    ("none", {}, {}, []),
+    ("unbounded", {"workload": {"w": {"dataset": {"kind": "chat"}}}}, {},
+     ["w: no `max_tokens`, so the server's own default ends its answers; nothing bounds what they cost"]),
+    ("cut", {"workload": {"w": {"dataset": {"kind": "chat"}, "max_tokens": 100}}}, {}, ["w: answers of about 200 tokens are cut at 100: most will be `truncated`"]),
+    ("room", {"workload": {"w": {"dataset": {"kind": "chat"}, "max_tokens": "128k"}}, "target": RAW["target"] | {"timeouts": {"total": "3h"}}}, {},
+     ["w: `max_tokens` 131,072 and prompts of 50 tokens do not fit into R1's 131,072"]),
+    ("timeout", {"target": RAW["target"] | {"timeouts": {"total": "50s"}}}, {},
+     ["w: an answer of 1,000 tokens takes 51s, longer than `target.timeouts.total` (50s): it would count as a timeout"]),
+    ("outlast", {}, {"outputs": 2400.0},
+     ["w: answers of about 2,400 tokens are cut at 1,000: most will be `truncated`"]),
+    ("outlast-stage", {"duration": "50s", "arrivals": {"kind": "constant", "rate": "4/s"}}, {"outputs": 1000.0},
+     [("w: answers take about 51s, longer than the stage constant (50s): requests in flight grow to its end, so its throughput and E2E describe the "
+      "window, not the system")]),
+    ("few", {"duration": "20s"}, {}, ["w: about 40 requests in the stage constant: its p99 is one of the largest values"]),
+    ("cap", {"target": RAW["target"] | {"max_in_flight": 10}}, {},
+     ["stage constant: about 22 requests in flight, over `target.max_in_flight` (10): arrivals would wait here, and their delay counts"]),
+    ("ramp", {"warmup": "5s", "arrivals": {"kind": "ramp", "start": "0/s", "end": "4/s", "duration": "100s"}}, {},
+     ["`arrivals.start` is 0, so the warmup in front of it sends nothing"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "items", "warnings"), [case[1:] for case in WARNINGS], ids=[case[0] for case in WARNINGS])
+def test_warnings(changes, items, warnings):
+    assert list(checked(items={"w": Items(**items)}, **changes).warnings) == warnings
+
+
+def test_requests_of_many_turns_are_about_as_many():
+    raw = {key: value for key, value in RAW.items() if key != "duration"} | {"requests": 400}
+    scenario, items = load(raw), {"w": Items(turns=2.0)}
+    made = check(scenario, items, scenario.plan(items), Speed())
+    assert made.warnings == (
+        "`requests` = 400 counts expected turns: conversations differ in length, so the run will have about as many",
+    )
+    assert (made.conversations, made.requests) == (200, 400)
+
+
+def test_the_plan_is_shown():
+    out = Console(file=io.StringIO(), width=120)
+    for part in render(checked(target=RAW["target"] | {"price": {"output_per_1m": 10.0}}, warmup="10s")):
+        out.print(part)
+    text = out.file.getvalue()
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "x against http://h/v1, m"
+    assert "stage workload lasts conversations requests requests/s output tok/s in flight" in lines
+    assert "warmup (not judged) constant 2/s 10s" in lines
+    assert "w 200 200 2.00 400 22" in lines
+    assert "all 220 220" in lines
+    assert "cost: about $0.44, at most $2.20 with every answer at its bound" in lines
+    assert "assumed: the first token after 1 s, then 20 tokens/s for each user" in lines
+
+
+def test_a_plan_is_data():
+    assert msgspec.json.decode(msgspec.json.encode(checked()))["rows"][0]["requests"] == 200
