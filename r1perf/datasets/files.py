@@ -159,9 +159,7 @@ class Csv:
                 line = reader.line_num + 1
                 for row in reader:
                     if None in row or None in row.values():
-                        raise DatasetError(
-                            f"{path} line {line}: has not as many cells as the header ({columns})"
-                        )
+                        raise DatasetError(f"{path} line {line}: has not as many cells as the header ({columns})")
                     self._rows.append(row)
                     self._lines.append(line)
                     line = reader.line_num + 1

@@ -106,7 +106,7 @@ class Made:
         start = self._vocabulary.made(common, *self._text, "group", group)
         return " ".join(filter(None, (start, self._vocabulary.made(count - common, *self._text, "item", item))))
 
-    def shared_tokens(self, requests: int) -> float:
+    def hit_ratio(self, requests: int) -> float:
         """Return the share of input tokens that a cache can serve over so many requests: each group's first one misses."""
         if self._spec.prefix is None or not requests:
             return 0.0

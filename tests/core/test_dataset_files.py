@@ -140,7 +140,9 @@ def test_json_lines_stay_in_the_file(tmp_path):
     assert held < 1_000_000  # of 20 MB: three numbers a line
 
 
-@given(st.lists(st.dictionaries(st.text(), st.text(), min_size=1), min_size=1, max_size=20), st.sampled_from(["\n", "\r\n", "\n\n"]))
+@given(
+    st.lists(st.dictionaries(st.text(), st.text(), min_size=1), min_size=1, max_size=20), st.sampled_from(["\n", "\r\n", "\n\n"])
+)
 def test_any_lines_come_back(tmp_path_factory, rows, newline):
     folder = tmp_path_factory.mktemp("lines")
     (folder / "a.jsonl").write_bytes(newline.join(json.dumps(row) for row in rows).encode())

@@ -1,0 +1,110 @@
+"""Prompts and request bodies of the user's own."""
+
+import json
+
+import pytest
+
+from r1perf.datasets import Turn
+from r1perf.datasets.openai import OpenAI
+from r1perf.datasets.prompts import Prompts
+from r1perf.errors import DatasetError
+from r1perf.target import Message
+
+
+def test_a_list_comes_in_order_and_again():
+    items = Prompts(prompts=("a", "b")).load(1)
+    assert [items.conversation(k).turns[0].text for k in range(5)] == ["a", "b", "a", "b", "a"]
+    assert (items.size, items.expected.turns, items.expected.output_tokens) == (2, 1.0, None)
+
+
+def test_shuffled_shows_each_once_a_pass():
+    items = Prompts(prompts=tuple("abcdefgh"), order="shuffled").load(1)
+    shown = [items.conversation(k).turns[0].text for k in range(16)]
+    assert sorted(shown[:8]) == sorted(shown[8:]) == list("abcdefgh")
+    assert shown[:8] != list("abcdefgh")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("p.jsonl", '{"prompt": "x", "output_tokens": 7}\n', id="vllm custom"),
+        pytest.param("p.csv", "prompt,output_tokens\nx,7\n", id="csv"),
+        pytest.param("p.json", '[{"prompt": "x", "output_tokens": 7}]', id="json"),
+    ],
+)
+def test_output_tokens_order_a_length(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    items = Prompts(file=name).load(1, tmp_path)
+    assert items.conversation(0).turns == (Turn(text="x", output_tokens=7),)
+    assert items.expected.output_tokens == 7
+
+
+def test_expected_answers_and_system_prompts(tmp_path):
+    (tmp_path / "p.jsonl").write_text(
+        '{"prompt": "x", "expected": 73, "system": "be brief"}\n{"prompt": "y", "expected": null}\n'
+    )
+    items = Prompts(file="p.jsonl").load(1, tmp_path)
+    assert items.conversation(0).turns[0].expected == "73"
+    assert items.conversation(0).before == (Message("system", "be brief"),)
+    assert items.conversation(1).turns[0].expected is None
+    assert items.expected.output_tokens is None
+
+
+def test_a_text_file_is_a_prompt_a_line(tmp_path):
+    (tmp_path / "p.txt").write_text("first\n\nsecond\n")
+    items = Prompts(file="p.txt").load(1, tmp_path)
+    assert [items.conversation(k).turns[0].text for k in range(2)] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        pytest.param({"text": "x"}, "has no `prompt` (it has text)", id="no prompt"),
+        pytest.param({"prompt": ""}, "`prompt` must be text that is not empty, not ''", id="empty"),
+        pytest.param(
+            {"prompt": "x", "output_tokens": 0}, "`output_tokens` is 0; allowed: a whole number from 1 on, or none", id="zero"
+        ),
+        pytest.param({"prompt": "x", "output_tokens": "many"}, "`output_tokens` is 'many'; allowed", id="word"),
+        pytest.param({"prompt": "x", "output_tokens": True}, "`output_tokens` is True; allowed", id="bool"),
+        pytest.param({"prompt": "x", "system": 3}, "`system` must be text that is not empty, not 3", id="system"),
+    ],
+)
+def test_a_wrong_row_is_told(tmp_path, line, says):
+    (tmp_path / "p.jsonl").write_text('{"prompt": "ok"}\n\n' + json.dumps(line))
+    with pytest.raises(DatasetError) as error:
+        Prompts(file="p.jsonl").load(1, tmp_path)
+    assert f"{tmp_path / 'p.jsonl'} line 3: {says}" in str(error.value)
+
+
+BODY = {
+    "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "hello"}]}],
+    "max_completion_tokens": 9,
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "temperature": 0.1,
+}
+
+
+def test_bodies_are_passed_through(tmp_path):
+    (tmp_path / "b.jsonl").write_text(json.dumps(BODY) + "\n" + json.dumps({"prompt": "p", "max_tokens": 3}))
+    items = OpenAI(file="b.jsonl").load(1, tmp_path)
+    first, second = (items.conversation(k).turns[0] for k in range(2))
+    assert (first.body, first.max_tokens, first.text) == (BODY, 9, "s\nhello")
+    assert (second.body, second.max_tokens, second.text) == ({"prompt": "p", "max_tokens": 3}, 3, "p")
+
+
+def test_batch_files_are_taken_by_their_body(tmp_path):
+    (tmp_path / "b.jsonl").write_text(json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/x", "body": BODY}))
+    assert OpenAI(file="b.jsonl").load(1, tmp_path).conversation(0).turns[0].body == BODY
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"messages": []}, {"messages": "x"}, {"messages": [{"content": "x"}]}, {"messages": ["x"]}, {"prompt": 3}],
+    ids=["nothing", "empty", "text", "no role", "no object", "prompt"],
+)
+def test_what_is_no_body_is_told(tmp_path, body):
+    (tmp_path / "b.jsonl").write_text(json.dumps(body))
+    with pytest.raises(
+        DatasetError, match=r"b\.jsonl line 1: must have `messages`, a list of objects with a `role`, or `prompt`"
+    ):
+        OpenAI(file="b.jsonl").load(1, tmp_path)
