@@ -191,7 +191,8 @@ class Exchange:
                 self._timer = self._sim.later(fault.seconds, self._release)
             return True
         if fault.name == "bad_json":
-            self._parts.append((b'data: {"id": "chatcmpl-\n\n', 0, 0))
+            if self._call.stream:
+                self._parts.append((b'data: {"id": "chatcmpl-\n\n', 0, 0))
             self._slow_from = self._plan.total - 1 if self._thinking else 0
             return True
         self._forget()

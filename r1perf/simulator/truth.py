@@ -14,7 +14,8 @@ class Truth(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     `ending` is `complete` (the answer was sent to its end), `refused` (a status other than 200), `aborted` (the client
     left), `cut` (broken on purpose), `error` (an error was sent in the stream), `stopped` (the simulator was ended). A stamp
-    is taken right before the write that it belongs to.
+    is taken right before the write that it belongs to. `output_tokens` were made by the engine; `chunks` and `tokens_ns` were
+    written, which is less where a fault held output back until the request ended.
     """
 
     id: str

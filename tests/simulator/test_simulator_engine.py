@@ -1,5 +1,6 @@
 """The engines on virtual time: exact numbers first, then the laws."""
 
+import itertools
 import math
 
 import pytest
@@ -176,7 +177,7 @@ def test_noise_has_mean_one_and_is_seeded() -> None:
         return due
 
     due = times(1)
-    gaps = [after - before for before, after in zip(due, due[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(due)]
     mean = sum(gaps) / len(gaps) / (11 * MS)
     assert mean == pytest.approx(1, abs=4 * 0.31 / math.sqrt(len(gaps)))
     assert len(set(gaps)) > 4_900
