@@ -3,13 +3,15 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from services import ROOT
 
-from r1perf.arrivals import Closed, Constant, GammaGaps, Poisson, Ramp, Stages
+from r1perf.arrivals import AnyArrivals, Closed, Constant, GammaGaps, Poisson, Ramp, Stages
 from r1perf.datasets.chat import Chat
 from r1perf.datasets.prompts import Prompts
 from r1perf.datasets.synthetic import Synthetic
@@ -410,3 +412,37 @@ def test_the_schema_accepts_what_loads_and_refuses_what_does_not():
     assert not fits(raw | {"seed": "x"}, made, made["$defs"])
     assert not fits(raw | {"sed": 1}, made, made["$defs"])
     assert not fits(raw | {"warmup": 30}, made, made["$defs"])
+
+
+def test_every_key_is_in_the_docs():
+    page = (ROOT / "docs" / "scenarios.md").read_text() + (ROOT / "docs" / "arrivals.md").read_text()
+    structs = (Scenario, Target, Timeouts, Price, System, Sampling, Workload, Stop, ErrorRate, Drain, Sla, *get_args(AnyArrivals))
+    keys = {key for struct in structs for key in struct.__struct_fields__}
+    assert sorted(key for key in keys if not re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", page)) == []
+
+
+def test_every_shipped_scenario_is_in_the_docs():
+    page = (ROOT / "docs" / "scenarios.md").read_text()
+    assert [name for name in shipped() if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", ["scenarios", "arrivals"])
+def test_examples_in_the_docs_are_right(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    examples = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        for each in [example] if "[" in example else example.splitlines():
+            raw = tomllib.loads(each)
+            load(
+                {"name": "x", "workload": {"chat": {"dataset": {"kind": "chat"}}}}
+                | ({} if "stages" in each or "requests" in raw else {"duration": "1h"})
+                | raw
+            )
+
+
+def test_overrides_in_the_docs_are_right(path):
+    text = (ROOT / "docs" / "scenarios.md").read_text()
+    sets = re.findall(r"^--set '?(.*?)'?$", text, re.MULTILINE)
+    assert len(sets) == 3
+    load(path, sets)
