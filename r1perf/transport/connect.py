@@ -66,8 +66,6 @@ class Connector:
             try:
                 return self._connect_to(family, address, now_ns + (until_ns - now_ns) // (len(addresses) - i))
             except TransportError as failure:
-                if failure.reason == "open_files":
-                    raise
                 error = failure
         if error is None:
             self._late()

@@ -75,10 +75,11 @@ class ScriptedTransport:
     def _play(self, script: Script, receiver: Receiver) -> int:
         """Go through the steps, return when the answer was complete."""
         due_ns = self._loop.now_ns()
+        late = receiver.deadline_ns()
         headed = False
         for delay_ns, what in (*script.steps, (0, END)):
             due_ns = NEVER_NS if what is HANG else due_ns + delay_ns
-            self._wait(due_ns, receiver)
+            late = self._wait(due_ns, late, receiver)
             now_ns = self._loop.now_ns()
             if what is RESET or what is EOF:
                 name = what.value
@@ -92,12 +93,15 @@ class ScriptedTransport:
                 break
         return self._loop.now_ns()
 
-    def _wait(self, due_ns: int, receiver: Receiver) -> None:
+    def _wait(self, due_ns: int, late: tuple[int, str], receiver: Receiver) -> tuple[int, str]:
+        """Wait for a step, and ask for the deadline again only when it has passed, as a real transport does."""
         while self._loop.now_ns() < due_ns:
-            until_ns, reason = receiver.deadline_ns()
-            if until_ns <= self._loop.now_ns():
-                raise TransportError("timeout", reason, f"the response took longer than timeouts.{reason}")
-            self._loop.sleep_until(min(due_ns, until_ns))
+            if late[0] <= self._loop.now_ns():
+                late = receiver.deadline_ns()
+                if late[0] <= self._loop.now_ns():
+                    raise TransportError("timeout", late[1], f"the response took longer than timeouts.{late[1]}")
+            self._loop.sleep_until(min(due_ns, late[0]))
+        return late
 
     def close(self) -> None:
         """Take note that the transport was closed."""

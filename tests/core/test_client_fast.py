@@ -14,7 +14,7 @@ from r1perf.loop.sim import SimLoop
 from r1perf.providers.registry import choose
 from r1perf.result import Outcome, Stream, Usage
 from r1perf.target import Call, Message, Target, Timeouts
-from r1perf.transport.scripted import DONE, EOF, HANG, HEAD, RESET, Script, ScriptedTransport, sse, usage
+from r1perf.transport.scripted import DONE, END, EOF, HANG, HEAD, RESET, Script, ScriptedTransport, sse, usage
 from r1perf.units import Duration, Tokens
 
 MS, S = 1_000_000, 1_000_000_000
@@ -169,6 +169,11 @@ def test_what_came_before_a_failure_is_kept():
     got = reply.result
     assert ([ms(stamp) for stamp in stream.pending], ms(got.first_answer_ns), ms(got.last_ns)) == ([100, 120], 120, 120)
     assert (got.usage, got.token_source, ms(got.head_ns), got.local_port) == (Usage(None, 2), "chunks", 100, 30_001)
+
+
+def test_what_the_end_of_the_body_brings_has_the_stamp_of_its_read():
+    _, stream, _, _ = send(Script([(100 * MS, sse("a", finish="stop").rstrip()), (50 * MS, END)]))
+    assert [ms(stamp) for stamp in stream.pending] == [100]
 
 
 def test_a_refusal_says_what_the_server_says():

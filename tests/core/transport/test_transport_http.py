@@ -36,6 +36,7 @@ def test_a_connection_is_used_again_and_says_so(loop, connected):
         assert server.connections == 1
         assert [exchange.connect_ns is None for exchange in exchanges] == [False, True, True, True, True]
         assert len({exchange.local_port for exchange in exchanges}) == 1
+        assert transport._pool._idle[0]._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_the_last_used_connection_is_taken_first_and_there_is_no_cap(loop, connected):
@@ -252,6 +253,26 @@ def test_an_answer_whose_framing_never_ends_costs_the_connection_only(loop, conn
         assert (taker.body, exchange.done_ns, len(transport._pool)) == (b"[DONE]", taker.stamps[0], 0)
 
 
+def test_a_reset_behind_the_answer_costs_the_connection_only(loop, connected):
+    answered = threading.Event()
+
+    def handle(peer):
+        peer.request()
+        peer.send(HEAD + b"6\r\n[DONE]\r\n")
+        answered.wait(10)
+        peer.reset()
+
+    class Noting(Taker):
+        def on_body(self, now_ns, data):
+            answered.set()
+            return super().on_body(now_ns, data)
+
+    with Loopback(handle) as server:
+        transport, taker = connected(server.port), Noting(loop, stop=b"[DONE]")
+        exchange = transport.exchange(POST, taker)
+        assert (taker.body, exchange.done_ns, len(transport._pool)) == (b"[DONE]", taker.stamps[0], 0)
+
+
 def test_a_large_request_is_sent_in_parts_and_an_early_refusal_is_read(loop, connected):
     big = HttpRequest("POST", "/v1/x", (), b"x" * 8_000_000)
 
@@ -362,8 +383,17 @@ def test_a_name_that_does_not_exist(loop, connected, monkeypatch):
 
 
 def test_a_resolver_that_hangs_ends_with_the_connect_timeout(loop, connected, monkeypatch):
-    monkeypatch.setattr(loop, "resolve", lambda host, port: loop.sleep_until(loop.now_ns() + 60_000 * MS), raising=False)
+    ended = loop.event()
+
+    def hang(host, port):
+        try:
+            loop.sleep_until(loop.now_ns() + 60_000 * MS)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(loop, "resolve", hang, raising=False)
     assert fails(loop, connected(80, host="slow.invalid", connect_ms=20)) == ("timeout", "connect", b"")
+    assert ended.wait(loop.now_ns() + 10_000 * MS)
 
 
 def test_a_host_that_never_answers_ends_with_the_connect_timeout(loop, connected):
@@ -452,8 +482,13 @@ def test_no_more_descriptors_is_one_clear_error(loop, connected, file_limits):
     assert (caught.value.outcome, caught.value.reason) == ("connect_error", "open_files")
 
 
-def test_nothing_of_an_exchange_waits_for_the_cycle_collector(loop, connected):
-    with Loopback(pong) as server:
+@pytest.mark.parametrize("last", [b"", b"Connection: close\r\n"], ids=["kept", "closed"])
+def test_nothing_of_an_exchange_waits_for_the_cycle_collector(loop, connected, last):
+    def handle(peer):
+        while peer.request():
+            peer.send(PONG.replace(b"Content", last + b"Content"))
+
+    with Loopback(handle) as server:
         transport = connected(server.port)
         transport.exchange(POST, Taker(loop))
         gc.collect()
@@ -463,7 +498,7 @@ def test_nothing_of_an_exchange_waits_for_the_cycle_collector(loop, connected):
             for _ in range(3):
                 transport.exchange(POST, Taker(loop))
             gc.collect()
-            left = [thing for thing in gc.garbage if type(thing).__module__.startswith(("r1perf", "httptools", "core"))]
+            left = [thing for thing in gc.garbage if type(thing).__module__.startswith(("r1perf", "httptools"))]
             assert left == []
         finally:
             gc.set_debug(0)

@@ -185,6 +185,10 @@ def test_headers_are_lower_case_and_repeated_ones_joined_and_trailers_ignored():
     assert taker.head == (200, {"transfer-encoding": "chunked", "x-a": "1, 2", "x-b": "é"})
 
 
+def test_the_headers_of_an_interim_response_are_not_those_of_the_final_one():
+    assert read([WHOLE["interim 100"][0]])[1].head == (200, {"content-length": "1"})
+
+
 def test_chunks_of_one_read_are_given_in_one_call_with_its_stamp():
     _, taker, _ = read([CHUNKED + b"\r\n", b"1\r\na\r\n1\r\nb\r\n", b"1\r\nc\r\n0\r\n\r\n"])
     assert taker.calls == [(2, b"ab"), (3, b"c")]
