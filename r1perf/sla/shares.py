@@ -13,7 +13,7 @@ MOST_MORE = 100_000_000
 WINDOW_ONLY = (
     "the window has too few batches that outlast the requests: this holds for this run's window, not for the target at large"
 )
-_UNMEASURED = "dependence could not be measured (no batch differs); attempts count as independent"
+_UNMEASURED = "dependence could not be measured: attempts count as independent"
 _INDEPENDENT = "no intervals were kept: attempts count as independent"
 
 
@@ -80,7 +80,7 @@ def _undecided(seen: Attempts, fields: dict[str, Any], allowed: float, alpha: fl
     says = f"{seen.over_certain:,} of {seen.n:,} = {percent(fields['value'])} missed; {bounds}"
     unknown = seen.over_possible - seen.over_certain
     if unknown and passes(seen.over_certain * scale, seen.n * scale, allowed, alpha):
-        return {"says": f"{says}; {_cut(seen)} decide, let them end"}
+        return {"says": f"{says}; {_cut(seen)} decide" + ("" if seen.bracketed else ", let them end")}
     total = attempts_to_decide(fields["value"], allowed, alpha, 1 / scale, MOST_MORE)
     if total is None:
         return {"says": f"{says}; too near its limit for any number of requests"}

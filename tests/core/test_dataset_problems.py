@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from math import dist, factorial, isclose, prod
 from random import Random
 
@@ -65,7 +65,7 @@ def bounded_sums(terms, most, total):
 
 
 def spaced_subsets(size, gap, chosen):
-    return sum(all(b - a >= gap for a, b in zip(s, s[1:], strict=False)) for s in combinations(range(size), chosen)) % 1000
+    return sum(all(b - a >= gap for a, b in pairwise(s)) for s in combinations(range(size), chosen)) % 1000
 
 
 def necklaces(beads, colours):
@@ -161,7 +161,7 @@ def same_color(red, blue, drawn):
 def no_two_heads(flips, odds):
     chance = Fraction()
     for sequence in product((0, 1), repeat=flips):
-        if all(a + b < 2 for a, b in zip(sequence, sequence[1:], strict=False)):
+        if all(a + b < 2 for a, b in pairwise(sequence)):
             chance += prod((Fraction(1, odds) if head else Fraction(odds - 1, odds)) for head in sequence)
     return m_plus_n(chance)
 

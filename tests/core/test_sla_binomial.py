@@ -147,3 +147,9 @@ def test_attempts_to_decide(share: float, deff: float, attempts: int | None) -> 
 def test_curtailment(misses: int, deff: float, is_settled: bool) -> None:
     """2,000 planned attempts of a p95 fail at 117 misses; where two count as one, 1,000 fail at 63: 126 in all."""
     assert settled(misses, 2000, 0.05, 0.05, deff) is is_settled
+
+
+def test_effective_attempts_of_a_known_verdict() -> None:
+    """174 of 2,000 that are worth 862: bounds of 7.2 and 10.4 %."""
+    bounds = lower(174 / 2000 * 862, 862, 0.05), upper(174 / 2000 * 862, 862, 0.05)
+    assert [round(100 * one, 1) for one in bounds] == [7.2, 10.4]

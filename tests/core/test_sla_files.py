@@ -101,7 +101,10 @@ GOOD = {"op": "lt", "value": 1, "target": 0.9}
         ("text", "`kind: text` is no OpenSLO document"),
         ({"kind": "SLO", "apiVersion": "openslo/v1alpha"}, "allowed: openslo/v1"),
         ({"kind": "Service", "apiVersion": "openslo/v1"}, "there is no SLO in these OpenSLO documents"),
-        (slo(threshold("ttft"), GOOD, budgetingMethod="Timeslices"), "SLO `chat`: `budgetingMethod: Timeslices` cannot be judged"),
+        (
+            slo(threshold("ttft"), GOOD, budgetingMethod="Timeslices"),
+            "SLO `chat`: `budgetingMethod: Timeslices` cannot be judged",
+        ),
         (slo(None, GOOD, indicatorRef="nowhere"), "`indicatorRef: nowhere` names no SLI here; allowed: none"),
         (slo(threshold("ttft")), "`objectives` is empty"),
         (slo({}, GOOD), "the indicator needs `thresholdMetric` or `ratioMetric`"),

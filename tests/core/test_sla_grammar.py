@@ -154,11 +154,7 @@ def test_refuses_with_the_column(text: str, column: int, message: str) -> None:
 def test_error_points_with_a_caret() -> None:
     with pytest.raises(ClauseError) as refused:
         parse("p95(tfft) < 800ms")
-    assert str(refused.value) == (
-        "unknown metric `tfft`; did you mean `ttft`? (column 5)\n"  #
-        "  p95(tfft) < 800ms\n"
-        "      ^"
-    )
+    assert str(refused.value) == ("unknown metric `tfft`; did you mean `ttft`? (column 5)\n  p95(tfft) < 800ms\n      ^")
 
 
 SCOPE = Scope(
@@ -240,6 +236,8 @@ def test_any_text_is_read_or_refused_with_a_column(text: str) -> None:
     try:
         clause = parse(text)
     except ClauseError as error:
-        assert 1 <= error.column <= len(text) + 1
+        column = error.column
     else:
+        column = 1
         assert parse(str(clause)) == clause
+    assert 1 <= column <= len(text) + 1

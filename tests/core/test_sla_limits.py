@@ -25,7 +25,14 @@ def result(outcome: Outcome = Outcome.OK, **fields: object) -> Result:
     return Result(**(known | fields))  # type: ignore[arg-type]
 
 
-WAITING = {"first_ns": None, "first_reasoning_ns": None, "first_answer_ns": None, "last_ns": None, "itl_max_ns": None, "usage": Usage()}
+WAITING = {
+    "first_ns": None,
+    "first_reasoning_ns": None,
+    "first_answer_ns": None,
+    "last_ns": None,
+    "itl_max_ns": None,
+    "usage": Usage(),
+}
 THINKING = {"first_answer_ns": None, "usage": Usage()}
 
 
@@ -126,7 +133,9 @@ def test_fate_of_several_limits(limits: list[Limit], given: Result, expected: Fa
     st.integers(0, 1500),
     st.integers(1, 1000),
 )
-def test_more_knowledge_never_turns_a_fate_round(metric: str, op: str, ms: int, outcome: Outcome, cut_ms: int, later_ms: int) -> None:
+def test_more_knowledge_never_turns_a_fate_round(
+    metric: str, op: str, ms: int, outcome: Outcome, cut_ms: int, later_ms: int
+) -> None:
     """What is certain of a request that was cut stays so for every way in which it could have gone on."""
     first, answer, last = cut_ms + later_ms, cut_ms + later_ms + 5, cut_ms + later_ms + 20
     cut = result(Outcome.CANCELLED, sent_ns=0, done_ns=cut_ms * MS, **WAITING)

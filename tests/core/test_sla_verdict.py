@@ -1,0 +1,448 @@
+"""Verdicts of every kind of clause: on what ground, in which words, and never on nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import r1perf.sla
+from r1perf.errors import UsageError
+from r1perf.sla import Attempts, Circumstances, Clusters, Evidence, Flow, Runs, Verdict, family, judge, parse, render, special
+from r1perf.sla.bootstrap import ratio
+from r1perf.sla.clauses import Aggregate
+from r1perf.sla.multiple import holm
+
+signal = pytest.importorskip("scipy.signal")
+
+
+def spread(n: int, x: int, intervals: int = 200) -> tuple[tuple[int, int], ...]:
+    """Spread attempts and misses evenly over intervals."""
+    edges = range(intervals + 1)
+    return tuple(
+        (n * (i + 1) // intervals - n * i // intervals, x * (i + 1) // intervals - x * i // intervals) for i in edges[:intervals]
+    )
+
+
+def attempts(n: int, certain: int, possible: int | None = None, **more: Any) -> Attempts:
+    known = {"intervals": spread(n, certain)} | more
+    return Attempts(n=n, over_certain=certain, over_possible=certain if possible is None else possible, **known)
+
+
+def ruling(text: str, evidence: Evidence, **more: Any) -> str:
+    return judge(parse(text), evidence, **more).verdict
+
+
+class TestShares:
+    @pytest.mark.parametrize(
+        ("text", "n", "misses", "verdict"),
+        [
+            ("p95(ttft) < 800ms", 2000, 60, "pass"),
+            ("p95(ttft) < 800ms", 2000, 104, "inconclusive"),
+            ("p95(ttft) < 800ms", 2000, 174, "fail"),
+            ("p95(ttft) < 800ms", 59, 0, "pass"),
+            ("p95(ttft) < 800ms", 58, 0, "inconclusive"),
+            ("p95(ttft) >= 800ms", 2000, 60, "pass"),
+            ("p99.9(e2e) < 1m", 2995, 0, "pass"),
+            ("goodput(ttft<1s, tpot<60ms) >= 95%", 2000, 60, "pass"),
+            ("goodput(ttft<1s, tpot<60ms) >= 95%", 2000, 174, "fail"),
+            ("error_rate < 1%", 299, 0, "pass"),
+            ("error_rate < 1%", 298, 0, "inconclusive"),
+            ("error_rate < 1%", 1000, 40, "fail"),
+            ("accuracy >= 0.70", 300, 60, "pass"),
+            ("accuracy >= 0.70", 300, 120, "fail"),
+            ("max(ttft) < 5s", 10, 0, "pass"),
+            ("max(ttft) < 5s", 10, 1, "fail"),
+        ],
+    )
+    def test_verdict(self, text: str, n: int, misses: int, verdict: str) -> None:
+        assert ruling(text, attempts(n, misses)) == verdict
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "p95(ttft) < 800ms",
+            "error_rate < 1%",
+            "goodput(ttft<1s) >= 95%",
+            "accuracy >= 70%",
+            "max(ttft) < 5s",
+            "p99(itl) < 60ms",
+        ],
+    )
+    def test_nothing_is_never_a_pass(self, text: str) -> None:
+        found = judge(parse(text), Attempts(n=0, over_certain=0, over_possible=0, not_applicable=7))
+        assert (found.verdict, found.says) == (
+            "inconclusive",
+            "nothing to judge: the metric does not apply to any of 7 requests",
+        )
+        assert ruling(text, Attempts(n=0, over_certain=0, over_possible=0)) == "inconclusive"
+
+    def test_every_request_failed(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(500, 500, causes=(("connect_error", 500),)))
+        assert (found.verdict, found.value) == ("fail", 1.0)
+
+    @pytest.mark.parametrize(
+        ("certain", "possible", "verdict"),
+        [(40, 60, "pass"), (40, 200, "inconclusive"), (40, 2000, "inconclusive"), (174, 2000, "fail")],
+        ids=["either way", "cut ones decide", "all cut", "fails either way"],
+    )
+    def test_what_is_not_known_counts_both_ways(self, certain: int, possible: int, verdict: str) -> None:
+        assert ruling("p95(ttft) < 800ms", attempts(2000, certain, possible)) == verdict
+
+    def test_cut_requests_that_decide_are_named(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(2000, 40, 200))
+        assert found.says.endswith("160 values cut by the end of the run decide, let them end")
+        assert found.needs_requests is None
+
+    def test_a_bracketed_limit_is_named(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(2000, 40, 200, bracketed=True))
+        assert found.says.endswith("160 values in the limit's bucket decide")
+
+    def test_inconclusive_says_how_many_more(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(58, 0, intervals=spread(58, 0, 58)))
+        assert (found.needs_requests, found.needs_s) == (1, 1.0)
+
+    def test_that_many_more_decide(self) -> None:
+        first = judge(parse("p95(ttft) < 800ms"), attempts(1000, 40))
+        assert first.verdict == "inconclusive"
+        assert first.needs_requests is not None
+        n = 1000 + first.needs_requests
+        assert ruling("p95(ttft) < 800ms", attempts(n, round(n * 0.04) - 1)) == "pass"
+        assert ruling("p95(ttft) < 800ms", attempts(n * 3 // 4, round(n * 0.03))) == "inconclusive"
+
+    def test_too_near_for_any_number(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(2000, 100))
+        assert (found.needs_requests, found.says.endswith("too near its limit for any number of requests")) == (None, True)
+
+    def test_confidence(self) -> None:
+        assert ruling("p95(ttft) < 800ms", attempts(59, 0), confidence=0.95) == "pass"
+        assert ruling("p95(ttft) < 800ms", attempts(89, 0), confidence=0.99) == "inconclusive"
+        assert ruling("p95(ttft) < 800ms", attempts(90, 0), confidence=0.99) == "pass"
+
+    def test_a_run_that_was_ended_early(self) -> None:
+        """600 of 2,000 planned went out and 130 missed: it fails even if the other 1,400 meet the limit; 60 do not settle it."""
+        assert ruling("p95(ttft) < 800ms", attempts(600, 130, planned=2000)) == "fail"
+        assert ruling("p95(ttft) < 800ms", attempts(600, 60, planned=2000)) == "inconclusive"
+        assert ruling("p95(ttft) < 800ms", attempts(600, 60)) == "fail"
+        assert ruling("p95(ttft) < 800ms", attempts(600, 0, planned=2000)) == "inconclusive"
+
+    def test_gaps_are_not_the_unit(self) -> None:
+        """30 clean streams of 1,000 gaps show nothing of a p99; 400 in 400 s do."""
+        few = Clusters.of([(1000, 0)] * 30)
+        many = Clusters.of([(1000, 0)] * 400)
+        assert ruling("p99(itl) < 60ms", attempts(30_000, 0, requests=few)) == "inconclusive"
+        assert ruling("p99(itl) < 60ms", attempts(400_000, 0, requests=many, intervals=spread(400_000, 0, 400))) == "pass"
+
+    def test_residence_longer_than_the_window_is_said(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(2000, 40, residence_p90_s=300.0))
+        assert (found.verdict, found.window_only) == ("pass", True)
+        assert "this run's window only" in render(found)
+        assert any("not for the target at large" in note for note in found.notes)
+
+    def test_no_intervals_is_said(self) -> None:
+        found = judge(parse("p95(ttft) < 800ms"), attempts(2000, 40, intervals=()))
+        assert found.notes == ("no intervals were kept: attempts count as independent",)
+
+
+@pytest.mark.parametrize(
+    ("text", "evidence"),
+    [
+        ("p95(ttft) < 800ms", attempts(2000, 10)),
+        ("p95(ttft) < 800ms", attempts(2000, 1000)),
+        ("throughput(requests) > 1/s", Flow(intervals=((5.0, 1.0),) * 60)),
+        ("p95(ttft) < baseline +10%", Runs(current=(1.0, 1.0, 1.0), baseline=(1.0, 1.0, 1.0))),
+    ],
+    ids=["would pass", "would fail", "flow", "baseline"],
+)
+def test_an_invalid_run_is_an_error(text: str, evidence: Evidence) -> None:
+    found = judge(parse(text), evidence, Circumstances(invalid=("3 arrivals were dropped", "a worker was lost")))
+    assert (found.verdict, found.says) == ("error", "the run is invalid: 3 arrivals were dropped; a worker was lost")
+    assert (found.lower, found.p_fail) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "evidence"),
+    [
+        ("p95(ttft) < 800ms", Flow(intervals=((1.0, 1.0),))),
+        ("throughput(requests) > 1/s", attempts(1, 0)),
+        ("p95(ttft) < baseline +10%", attempts(1, 0)),
+        ("p95(ttft) < 1s", Runs(current=(1.0,), baseline=(1.0,))),
+        ("goodput(ttft<1s) >= 5/s", attempts(1, 0)),
+    ],
+)
+def test_evidence_of_another_kind(text: str, evidence: Evidence) -> None:
+    with pytest.raises(TypeError, match="cannot be judged on"):
+        judge(parse(text), evidence)
+
+
+@pytest.mark.parametrize(("n", "certain", "possible"), [(1, 2, 2), (5, 3, 2), (5, -1, 2)])
+def test_counts_that_cannot_be(n: int, certain: int, possible: int) -> None:
+    with pytest.raises(ValueError, match="do not add up"):
+        Attempts(n=n, over_certain=certain, over_possible=possible)
+
+
+def noise(mean: float, sd: float, count: int = 300) -> Flow:
+    rng = np.random.default_rng(7)
+    return Flow(intervals=tuple((float(value), 1.0) for value in rng.normal(mean, sd, count)))
+
+
+class TestFlows:
+    @pytest.mark.parametrize(
+        ("text", "evidence", "verdict"),
+        [
+            ("throughput(output_tokens) >= 2000/s", noise(2100, 300), "pass"),
+            ("throughput(output_tokens) >= 2000/s", noise(2010, 300), "inconclusive"),
+            ("throughput(output_tokens) >= 2000/s", noise(1900, 300), "fail"),
+            ("throughput(requests) < 10/s", noise(9, 1), "pass"),
+            ("goodput(ttft<1s) >= 120/min", noise(2.2, 0.5), "pass"),
+            ("mean(ttft) < 500ms", noise(450e6, 100e6), "pass"),
+            ("mean(ttft) < 500ms", noise(550e6, 100e6), "fail"),
+            ("cost_per_1m(output_tokens) < $2.50", noise(2.4, 0.3), "pass"),
+            ("cost_per_1m(output_tokens) < $2.50", noise(2.6, 0.3), "fail"),
+        ],
+    )
+    def test_verdict(self, text: str, evidence: Flow, verdict: str) -> None:
+        assert ruling(text, evidence) == verdict
+
+    @pytest.mark.parametrize("intervals", [(), ((5.0, 1.0),), ((0.0, 0.0),) * 50], ids=["none", "one", "nothing happened"])
+    def test_nothing_is_never_a_pass(self, intervals: tuple[tuple[float, float], ...]) -> None:
+        assert ruling("mean(ttft) < 500ms", Flow(intervals=intervals)) == "inconclusive"
+
+    def test_the_seed_decides_alone(self) -> None:
+        first, again, other = (judge(parse("mean(ttft) < 500ms"), noise(450e6, 9e7), seed=seed) for seed in (1, 1, 2))
+        assert first == again
+        assert first.upper != other.upper
+
+    def test_cut_requests_count_both_ways(self) -> None:
+        evidence = noise(450e6, 10e6)
+        cut = msgspec.structs.replace(evidence, cut=30, cut_low=30 * 100e6, cut_high=30 * 10e9)
+        assert ruling("mean(ttft) < 500ms", evidence) == "pass"
+        assert ruling("mean(ttft) < 500ms", cut) == "inconclusive"
+        assert ruling("mean(ttft) < 350ms", cut) == "fail"
+
+    def test_inconclusive_says_how_much_longer(self) -> None:
+        found = judge(parse("throughput(output_tokens) >= 2000/s"), noise(2010, 300))
+        assert found.needs_s is not None
+        assert 0 < found.needs_s < 3600
+
+    def test_failed_requests_are_said(self) -> None:
+        found = judge(parse("mean(ttft) < 500ms"), msgspec.structs.replace(noise(450e6, 1e6), without_value=12))
+        assert any("12 failed requests without a value" in note for note in found.notes)
+
+    def test_bounds_cover_a_series_with_memory(self) -> None:
+        """One-sided 95 % bounds over an AR(1) series (rho 0.8) of 400 intervals miss the true ratio at most 7.5 % of the time."""
+        rng = np.random.default_rng(20261130)
+        series = 10 + signal.lfilter([1], [1, -0.8], rng.standard_normal((300, 600)), axis=1)[:, 200:]
+        found = [ratio([(value, 1.0) for value in row], alpha=0.05, against=10.0) for row in series.tolist()]
+        assert all(one is not None for one in found)
+        assert 0.02 <= np.mean([one.upper < 10 for one in found if one]) <= 0.075
+        assert 0.02 <= np.mean([one.lower > 10 for one in found if one]) <= 0.075
+
+
+class TestBaselines:
+    @pytest.mark.parametrize(
+        ("text", "current", "verdict"),
+        [
+            ("p95(ttft) < baseline +10%", (1.01, 1.03, 0.99), "pass"),
+            ("p95(ttft) < baseline +10%", (1.08, 1.12, 1.10), "inconclusive"),
+            ("p95(ttft) < baseline +10%", (1.28, 1.31, 1.30), "fail"),
+            ("throughput(output_tokens) >= baseline -5%", (0.99, 1.00, 1.01), "pass"),
+            ("throughput(output_tokens) >= baseline -5%", (0.80, 0.81, 0.79), "fail"),
+            ("accuracy >= baseline -5%", (0.99, 1.00, 1.01), "pass"),
+        ],
+    )
+    def test_verdict(self, text: str, current: tuple[float, ...], verdict: str) -> None:
+        assert ruling(text, Runs(current=current, baseline=(1.0, 1.01, 0.99))) == verdict
+
+    def test_one_run_a_side_cannot_be_judged(self) -> None:
+        found = judge(parse("p95(ttft) < baseline +10%"), Runs(current=(1.5,), baseline=(1.0,)))
+        assert found.verdict == "inconclusive"
+        assert (
+            found.says
+            == "+50 % against the baseline, but 1 run against 1 run cannot be judged: runs of the same system differ too"
+        )
+
+    @pytest.mark.parametrize(
+        ("current", "baseline", "says"),
+        [
+            ((), (1.0,), "nothing to compare"),
+            ((0.0, 1.0), (1.0, 1.0), "needs values above zero"),
+            ((1.0, 1.1), (), "nothing to compare"),
+        ],
+    )
+    def test_nothing_to_compare(self, current: tuple[float, ...], baseline: tuple[float, ...], says: str) -> None:
+        found = judge(parse("error_rate < baseline +10%"), Runs(current=current, baseline=baseline))
+        assert (found.verdict, says in found.says) == ("inconclusive", True)
+
+    def test_whether_they_differ_at_all_is_said(self) -> None:
+        found = judge(parse("p95(ttft) < baseline +10%"), Runs(current=(1.05, 1.06, 1.07), baseline=(1.0, 1.01, 0.99)))
+        assert (found.verdict, found.notes[0].startswith("more than the baseline (Welch on log values, p = 0.00")) == (
+            "pass",
+            True,
+        )
+
+
+class TestFamily:
+    @pytest.mark.parametrize(
+        ("p_values", "stands"),
+        [
+            ([0.01, 0.04, 0.03], [True, False, False]),
+            ([0.01, 0.02, 0.03], [True, True, True]),
+            ([0.04], [True]),
+            ([0.04, None, None], [False, False, False]),
+            ([], []),
+        ],
+    )
+    def test_holm(self, p_values: list[float | None], stands: list[bool]) -> None:
+        assert holm(p_values, 0.05) == stands
+
+    def test_five_clauses_that_hold_fail_together_rarely(self) -> None:
+        """Five true clauses at 5 %: 23 % of runs have a fail by chance, 5 % after Holm."""
+        rng = np.random.default_rng(20261130)
+        rows = rng.random((4000, 5)).tolist()
+        assert np.mean([min(row) < 0.05 for row in rows]) == pytest.approx(0.23, abs=0.02)
+        assert np.mean([any(holm(row, 0.05)) for row in rows]) == pytest.approx(0.05, abs=0.01)
+
+    def test_fails_are_marked(self) -> None:
+        weak, strong, fine = attempts(2000, 122), attempts(2000, 200), attempts(2000, 20)
+        verdicts = family([judge(parse("p95(ttft) < 800ms"), one) for one in (weak, strong, fine, fine, fine)])
+        assert [(one.verdict, one.holm) for one in verdicts] == [
+            ("fail", False),
+            ("fail", True),
+            ("pass", None),
+            ("pass", None),
+            ("pass", None),
+        ]
+        assert "does not stand once all of them are counted (Holm)" in render(verdicts[0])
+        assert family([]) == []
+
+
+FAIL = judge(
+    parse("p95(ttft) < 800ms during steady"),
+    attempts(
+        2000,
+        174,
+        180,
+        intervals=spread(2000, 174, 360),
+        residence_p90_s=12.0,
+        observed=941e6,
+        observed_ok=902e6,
+        causes=(("slow", 161), ("timeout", 9), ("server_error", 4)),
+    ),
+    Circumstances(target="vllm", notes=("open loop, p99 schedule delay 3 ms",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (
+            FAIL,
+            """\
+SLA FAIL  p95(ttft) < 800ms during steady   [target=vllm, stage=steady]
+  observed   p95 = 941 ms   (success-only 902 ms)
+  missed     174 of 2,000 = 8.7 %  (161 slow, 9 timeout, 4 HTTP 5xx); allowed 5 %
+  bounds     7.6 % to 10.2 %  (one-sided 95 % each, exact binomial, n_eff 1,810, deff 1, 20 x 18 s batches)
+  note       6 values cut by the end of the run: counted both ways
+  note       open loop, p99 schedule delay 3 ms""",
+        ),
+        (
+            judge(parse("p95(ttft) < 800ms"), attempts(2000, 40)),
+            "SLA PASS  p95(ttft) < 800ms: 40 of 2,000 = 2 % missed, 5 % may; at most 2.6 % do",
+        ),
+        (
+            judge(parse("p95(ttft) < 800ms"), attempts(2000, 104)),
+            """\
+SLA INCONCLUSIVE  p95(ttft) < 800ms
+  104 of 2,000 = 5.2 % missed; 4.4 % to 6.1 % straddle 5 %
+  bounds     4.4 % to 6.1 %  (one-sided 95 % each, exact binomial, n_eff 1,810, deff 1, 20 x 10 s batches)
+  needs      about 34,333 more requests (57.2 m at this rate)""",
+        ),
+        (
+            judge(
+                parse("p99(itl) < 60ms"),
+                attempts(30_000, 0, requests=Clusters.of([(1000, 0)] * 30)),
+                Circumstances(target="vllm"),
+            ),
+            """\
+SLA INCONCLUSIVE  p99(itl) < 60ms   [target=vllm]
+  0 of 30,000 = 0 % missed; 0 % to 9.5 % straddle 1 %
+  bounds     0 % to 9.5 %  (one-sided 95 % each, exact binomial, n_eff 30, deff 1e+03, 30 requests)
+  needs      about 268,073 more gaps (29.8 m at this rate)""",
+        ),
+        (
+            judge(parse("p95(ttft) < 800ms"), attempts(2000, 40), Circumstances(invalid=("p99 schedule delay 212 ms",))),
+            """\
+SLA ERROR  p95(ttft) < 800ms
+  the run is invalid: p99 schedule delay 212 ms""",
+        ),
+        (
+            judge(parse("max(ttft) < 5s"), attempts(300, 2, observed=7.2e9, causes=(("slow", 2),))),
+            """\
+SLA FAIL  max(ttft) < 5s
+  observed   max = 7.2 s
+  missed     2 of 300  (2 slow); none may""",
+        ),
+        (
+            judge(
+                parse("p95(ttft) < 800ms"), attempts(100, 100, observed_ok=None, observed=None, causes=(("connect_error", 100),))
+            ),
+            """\
+SLA FAIL  p95(ttft) < 800ms
+  missed     100 of 100 = 100 %  (100 connect error); allowed 5 %
+  bounds     97 % to 100 %  (one-sided 95 % each, exact binomial, n_eff 100)
+  note       dependence could not be measured: attempts count as independent""",
+        ),
+        (
+            judge(parse("p95(ttft) < baseline +10%"), Runs(current=(1.28, 1.31, 1.30), baseline=(1.0, 1.01, 0.99))),
+            """\
+SLA FAIL  p95(ttft) < baseline +10%
+  +29.7 % against the baseline (+27.2 % to +32.2 %, 3 runs against 3 runs)
+  bounds     1.27 to 1.32 times the baseline  (one-sided 95 % each)
+  note       more than the baseline (Welch on log values, p = 5.3e-06)""",
+        ),
+    ],
+    ids=["fail", "pass", "inconclusive", "gaps", "error", "largest", "all failed", "baseline"],
+)
+def test_words(verdict: Verdict, text: str) -> None:
+    assert render(verdict) == text
+
+
+def test_every_verdict_goes_to_run_json_and_back() -> None:
+    verdicts = [
+        FAIL,
+        judge(parse("throughput(output_tokens) >= 2000/s"), noise(2010, 300)),
+        judge(parse("p95(ttft) < baseline +10%"), Runs(current=(1.5,), baseline=(1.0,))),
+        judge(parse("max(ttft) < 5s"), attempts(300, 0)),
+        judge(parse("max(ttft) < 5s"), attempts(300, 0), Circumstances(invalid=("x",))),
+    ]
+    for one in verdicts:
+        assert msgspec.json.decode(msgspec.json.encode(one), type=Verdict) == one
+    assert msgspec.to_builtins(FAIL)["verdict"] == "fail"
+
+
+def test_exported_names_are_sorted() -> None:
+    assert r1perf.sla.__all__ == sorted(r1perf.sla.__all__)
+    assert all(hasattr(r1perf.sla, name) for name in r1perf.sla.__all__)
+
+
+def test_every_kind_has_its_heading() -> None:
+    """Each aggregate, and the baseline, is a heading of the reference."""
+    page = (Path(__file__).parents[2] / "docs" / "sla.md").read_text(encoding="utf-8")
+    kinds = [member.__struct_config__.tag for member in Aggregate.__args__]
+    assert len(kinds) == 8
+    for kind in [*kinds, "baseline"]:
+        assert f"\n### `{kind}`" in page
+
+
+def test_without_scipy_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    special._module.cache_clear()
+    monkeypatch.setattr(special.importlib, "import_module", missing)
+    with pytest.raises(UsageError, match=r"needs scipy, which is not installed; allowed: pip install 'r1perf\[sla\]'"):
+        special.require()
+    monkeypatch.undo()
+    special.require()
