@@ -2,9 +2,11 @@
 
 import asyncio
 
-from r1perf.simulator.engine import Engine, Stream
+from r1perf.simulator.engine import BatchEngine, Engine, Stream
+from r1perf.simulator.profiles import Batched, Timetable
 from r1perf.simulator.stats import Stats
 from r1perf.simulator.timer import Timer, monotonic_ns
+from r1perf.simulator.timetable import TimetableEngine
 
 SLICE_NS = 4_000_000
 """How long steps that are late are made up for before the loop may look at its sockets again."""
@@ -69,3 +71,8 @@ class Driver:
         else:
             self._armed_ns = due_ns
             self._timer.at(due_ns)
+
+
+def engine_for(profile: Batched | Timetable, seed: int = 0) -> Engine:
+    """Make the engine that a profile describes."""
+    return TimetableEngine(profile) if isinstance(profile, Timetable) else BatchEngine(profile, seed)

@@ -1,14 +1,13 @@
 """Answer one completions request: plan, queue in the engine, write each chunk as it comes, strike with its fault, end."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from r1perf.simulator.answers import RING, Plan, filler, plan, token
+from r1perf.simulator.answers import plan
 from r1perf.simulator.calls import Call
-from r1perf.simulator.dialects import ANSWER, DIALECTS, DONE, THINKING, Counts, Dialect, Wire
+from r1perf.simulator.dialects import ANSWER, DIALECTS, DONE, THINKING, Counts, Wire
 from r1perf.simulator.engine import Stream
 from r1perf.simulator.faults import Fault
 from r1perf.simulator.profiles import Batched
@@ -16,15 +15,11 @@ from r1perf.simulator.prompts import block_hashes
 from r1perf.simulator.protocol import Connection, Request
 from r1perf.simulator.timer import monotonic_ns
 from r1perf.simulator.truth import Truth
+from r1perf.simulator.wording import Wording, unescaped
 
 if TYPE_CHECKING:
     from r1perf.simulator.server import Simulator
 
-HELD_EVERY = 61
-"""A family that holds bytes gives one token in so many an empty text."""
-
-_FILLER = tuple(word.encode() for word in filler())
-_MASK = RING - 1
 BROKEN = "EngineCore encountered an issue"
 ENDS_STREAM = frozenset({"cut", "error_object", "error_event", "content_filter"})
 
@@ -41,8 +36,8 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_call", "_complete", "_counts", "_dialect", "_fault", "_group", "_held", "_last_ns", "_link", "_over",
-        "_parts", "_pending", "_plan", "_sim", "_slow_from", "_special", "_stream", "_strike", "_thinking", "_timer",
-        "_tokens_ns", "_wire", "sent", "truth",
+        "_parts", "_pending", "_plan", "_sim", "_slow_from", "_stream", "_strike", "_thinking", "_timer",
+        "_tokens_ns", "_wire", "_words", "sent", "truth",
     )  # fmt: skip
 
     def __init__(
@@ -64,7 +59,7 @@ class Exchange:
         hashes = block_hashes(call.data, engine.block, call.salt) if isinstance(engine, Batched) else ()
         self._stream = Stream(call.prompt_tokens, made.total, hashes, self)
         self._counts = Counts(call.prompt_tokens, 0, 0, 0)
-        self._special = _special(made, dialect, chat=call.chat, stream=call.stream)
+        self._words = Wording(made, dialect, chat=call.chat, stream=call.stream)
         self._strike = fault.strikes_at(made.total) if fault is not None and fault.kind.mid_stream else None
         self._group = int(argument) if name == "multi_token" else 0  # tokens a chunk, where ordered
         self._pending: list[bytes] = []  # tokens that wait for their group
@@ -100,7 +95,7 @@ class Exchange:
         """Write `count` more tokens, which the engine has just made."""
         index = self.sent
         if count == 1 and 0 < index < self._slow_from and self._held is None:
-            body = self._text(index).join(self._thinking if index < self._plan.reasoning else self._answer)
+            body = self._words.escaped(index).join(self._thinking if index < self._plan.reasoning else self._answer)
             self.sent = index + 1
             link = self._link
             now_ns = monotonic_ns()
@@ -141,7 +136,7 @@ class Exchange:
             index = self.sent
             self.sent = counts.output = index + 1
             counts.reasoning = min(self.sent, made.reasoning)
-            pending.append(self._text(index))
+            pending.append(self._words.escaped(index))
             struck, last = self.sent == self._strike, self.sent == made.total
             due = len(pending) >= self._group if self._group else left == 0
             if due or struck or last or self.sent == made.reasoning:
@@ -155,7 +150,7 @@ class Exchange:
 
     def _write_chunk(self, index: int, *, struck: bool, last: bool) -> None:
         """Turn the pending tokens into one chunk; the last one carries the finish where the family has it so."""
-        text, tokens = _unescape(b"".join(self._pending)), len(self._pending)
+        text, tokens = unescaped(b"".join(self._pending)), len(self._pending)
         self._pending.clear()
         if not self._call.stream:
             self._parts.append((b"", tokens, 0))
@@ -237,11 +232,6 @@ class Exchange:
 
     # Bytes and stamps.
 
-    def _text(self, index: int) -> bytes:
-        """Return the JSON-escaped text of a token."""
-        special = self._special.get(index)
-        return special if special is not None else _FILLER[(self._plan.offset + index) & _MASK]
-
     def _send_head(self) -> None:
         """Send the head of the stream, and what the family sends with it."""
         dialect, wire = self._dialect, self._wire
@@ -322,8 +312,7 @@ class Exchange:
 
     def _whole(self) -> bytes:
         """Write the answer, as far as it came, in one piece."""
-        texts = [_unescape(self._text(index)) for index in range(self.sent)]
-        reasoning, answer = "".join(texts[: self._plan.reasoning]), "".join(texts[self._plan.reasoning :])
+        reasoning, answer = self._words.whole(self.sent)
         counts = None if self._wire.mute else self._counts
         body = msgspec.json.encode(self._dialect.whole(self._wire, reasoning, answer, self.truth.finish_reason, counts))
         return body[:-2] if self._fault is not None and self._fault.name == "bad_json" else body
@@ -346,30 +335,3 @@ class Exchange:
         truth.last_ns = self._last_ns or None
         truth.tokens_ns = self._tokens_ns
         self._sim.ended(self, ending)
-
-
-def _special(made: Plan, dialect: Dialect, *, chat: bool, stream: bool) -> dict[int, bytes]:
-    """Collect the tokens that are not filler, JSON-escaped: the end of the answer, and inline tags.
-
-    Without a reasoning parser, and on `/completions` always, thinking ends with `</think>` as its last token, and begins
-    with `<think>` unless the template has opened it.
-    """
-    special = {index: token(made, index) for index in range(made.tail_at, made.tail_at + len(made.tail))}
-    inline = dialect.inline or ("tags" if dialect.thinks and not chat else "")
-    if inline and made.reasoning:
-        closing = "\n</think>\n\n" if made.closed else ""
-        if closing:
-            special[made.reasoning - 1] = closing
-        if inline == "tags":
-            special[0] = "<think>\n" + (closing if made.reasoning == 1 else "")
-    if dialect.holds_bytes and stream:
-        for index in range(HELD_EVERY, made.total, HELD_EVERY):
-            if index != made.reasoning and index - 1 not in special:
-                here = special.get(index) or token(made, index)
-                special[index], special[index - 1] = token(made, index - 1) + here, ""
-    return {index: json.dumps(text)[1:-1].encode() for index, text in special.items()}
-
-
-def _unescape(text: bytes) -> str:
-    """Undo the JSON escaping of text."""
-    return str(json.loads(b'"' + text + b'"'))

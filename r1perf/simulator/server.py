@@ -12,8 +12,7 @@ import msgspec
 from r1perf.errors import UsageError
 from r1perf.simulator.calls import Refused, read_call
 from r1perf.simulator.dialects import DIALECTS
-from r1perf.simulator.driver import Driver
-from r1perf.simulator.engine import engine_for
+from r1perf.simulator.driver import Driver, engine_for
 from r1perf.simulator.exchange import Exchange
 from r1perf.simulator.faults import Fault, FaultDraw, parse_fault
 from r1perf.simulator.limits import RateLimit

@@ -10,13 +10,14 @@ from typing import Any
 from r1perf.simulator import Options
 from r1perf.simulator.calls import read_call
 from r1perf.simulator.dialects import DIALECTS, Dialect
-from r1perf.simulator.engine import Stream, TimetableEngine
+from r1perf.simulator.engine import Stream
 from r1perf.simulator.exchange import Exchange
 from r1perf.simulator.faults import parse_fault
 from r1perf.simulator.profiles import Length, Lengths, Profile, Timetable
 from r1perf.simulator.protocol import Request
 from r1perf.simulator.server import Simulator, open_server
 from r1perf.simulator.stats import Stats
+from r1perf.simulator.timetable import TimetableEngine
 from r1perf.simulator.truth import Truth
 
 FIXED = Length(3, 0)
@@ -131,7 +132,6 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     end: str = "complete"
-    reads: int = 0
 
     @property
     def events(self) -> list[Any]:
@@ -204,9 +204,12 @@ class Client:
         if "content-length" in reply.headers:
             reply.body = await self.reader.readexactly(int(reply.headers["content-length"]))
             return None
-        while size := int(await self.reader.readuntil(b"\r\n"), 16):
-            reply.body += (await self.reader.readexactly(size + 2))[:-2]
-            reply.reads += 1
+        parts: list[bytes] = []
+        try:
+            while size := int(await self.reader.readuntil(b"\r\n"), 16):
+                parts.append((await self.reader.readexactly(size + 2))[:-2])
+        finally:
+            reply.body = b"".join(parts)
         await self.reader.readexactly(2)
         return None
 
@@ -225,9 +228,10 @@ class Site:
         self.port = int(url.rsplit(":", 1)[1].split("/")[0])
         self._clients: list[Client] = []
 
-    async def client(self, **tls: Any) -> Client:
-        """Open a connection."""
-        self._clients.append(Client(*await asyncio.open_connection("127.0.0.1", self.port, **tls)))
+    async def client(self, **how: Any) -> Client:
+        """Open a connection, or take the socket that is given."""
+        where = () if "sock" in how else ("127.0.0.1", self.port)
+        self._clients.append(Client(*await asyncio.open_connection(*where, **how)))
         return self._clients[-1]
 
     async def ask(self, body: Any = None, path: str = "/v1/chat/completions", method: str = "POST", **headers: str) -> Reply:

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r1perf.simulator.engine import BatchEngine, Engine, Stream, TimetableEngine, engine_for
+from r1perf.simulator.driver import engine_for
+from r1perf.simulator.engine import BatchEngine, Engine, Stream
 from r1perf.simulator.profiles import PROFILES, Batched, Timetable
+from r1perf.simulator.timetable import TimetableEngine
 
 MS = 1_000_000
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -173,6 +174,21 @@ class TestHttp:
         assert b"connection: close\r\n" in answer
         assert (b"transfer-encoding: chunked" in answer) == (version == "1.1")
         assert answer.endswith(b"data: [DONE]\n\n" + (b"\r\n0\r\n\r\n" if version == "1.1" else b""))
+
+    def test_a_client_that_does_not_read_gets_everything_later(self) -> None:
+        async def scene(made: Site) -> Reply:
+            narrow = socket.socket()
+            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+            narrow.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(narrow, ("127.0.0.1", made.port))
+            client = await made.client(sock=narrow)
+            client.send({**ASK, "max_tokens": 20_000, "ignore_eos": True})
+            while not made.sim.stats.endings["complete"]:
+                await asyncio.sleep(0.001)
+            return await client.read()
+
+        reply = play(scene, speed=1e6)
+        assert (len(reply.texts), reply.end, reply.events[-1]) == (20_000, "complete", "[DONE]")
 
     def test_what_is_not_http(self) -> None:
         async def scene(made: Site) -> bytes:
