@@ -49,6 +49,7 @@ STAMPS = {
     ),
     "taken back in one read": ([[answer("a"), answer("b", thought=True, rethink=True)]], [100, 100], 100, 100, 100, 100, 1),
     "nothing to take back": ([[answer("b", thought=True, rethink=True)]], [100], 100, 100, 100, 100, 1),
+    "nothing to take back, no thought": ([[answer("b", rethink=True)]], [100], 100, 0, 100, 100, 1),
     "tool call": ([[THINK], [tool("f(")], [tool(")")]], [100, 200, 300], 100, 100, 200, 300, 2),
 }  # fmt: skip
 
