@@ -32,7 +32,8 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[Event]:
         """Take the bytes of one read and return the events that they complete; raises TransportError on an endless event."""
-        # What nearly every read of a token stream is: one whole event of one line.
+        # What nearly every read of a token stream is: one whole event of one line. (A CR before it may still wait for its LF, which
+        # is a blank line then, and changes nothing.)
         if (
             self._clean
             and data.startswith(b"data: {")
@@ -77,7 +78,7 @@ class Splitter:
                 raise TransportError(
                     "stream_broken", "event_too_large", f"one event of the stream is longer than {MAX_EVENT_BYTES >> 20} MiB"
                 )
-        self._clean = self._started and not self._parts and not self._skip_lf
+        self._clean = self._started and not self._parts
 
     def _events(self, blocks: list[bytes]) -> list[Event]:
         events: list[Event] = []

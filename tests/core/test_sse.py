@@ -27,6 +27,8 @@ def split(*reads):
         pytest.param([b"data: a\r\ndata: b\r\n\r\n"], [(b"a\nb", "")], 0, id="crlf"),
         pytest.param([b"data: a\r\rdata: b\r\r"], [(b"a", ""), (b"b", "")], 0, id="cr"),
         pytest.param([b"data: a\r", b"\n\r", b"\ndata: b\r", b"\n\r\n"], [(b"a", ""), (b"b", "")], 0, id="crlf cut in two"),
+        pytest.param([b"data: a\r", b"\ndata: b\r\n\r\n"], [(b"a\nb", "")], 0, id="crlf cut in two within an event"),
+        pytest.param([b"", b'data: {"a":1}\n\n', b"\xef\xbb\xbfdata: b\n\n"], [(b'{"a":1}', "")], 0, id="an empty read first"),
         pytest.param([b"data: a\r", b"\r", b"\n"], [(b"a", "")], 0, id="cr, then crlf"),
         pytest.param([b"data: a\n\r\n"], [(b"a", "")], 0, id="lf, then crlf"),
         pytest.param([b"\n\n\ndata: a\n\n\n\ndata: b\n\n"], [(b"a", ""), (b"b", "")], 0, id="blank lines"),
@@ -76,7 +78,7 @@ def by_the_book(stream):
 
 PIECES = [
     b"data", b"data: ", b"data:", b'data: {"a":"b"}\n\n', b"event: ", b"error", b": ", b":", b" ", b"x", b"{", b"\n", b"\n\n", b"\r", b"\r\n",
-    b"\xef\xbb\xbf", "é".encode(),
+    b"\xef\xbb\xbf", "é".encode(), b"data: a\r\n", b"data: b\n", b": c\r", b'data: {"a":1}\n\n',
 ]  # fmt: skip
 
 
