@@ -155,6 +155,18 @@ def test_the_form_of_the_log(tmp_path):
     )
 
 
+def test_lines_are_written_as_soon_as_they_are_full(tmp_path):
+    sink = ArchiveSink(tmp_path)
+    sink.open(a_run())
+    seen = []
+    for taken in play(traffic(), seconds=22):
+        sink.write(Interval.of(taken))
+        seen.append(max((entry.start_s for entry in read(tmp_path / "intervals.hlog")), default=None))
+    assert seen == [None] * 10 + [0.0] * 10 + [10.0] * 2
+    sink.close(document(Summary(a_run())))
+    assert [entry.length_s for entry in read(tmp_path / "intervals.hlog") if entry.start_s == 20.0][:1] == [2.0]
+
+
 def test_late_data_has_a_line_of_its_own_and_is_counted_once(tmp_path):
     snapshots = play(traffic(), seconds=50)
     summary, _ = archived(tmp_path, snapshots, order=lambda intervals: [*intervals[:5], *intervals[6:], intervals[5]])

@@ -1,5 +1,6 @@
 import base64
 import struct
+import tracemalloc
 import zlib
 from fractions import Fraction
 
@@ -132,10 +133,11 @@ def test_count_over_brackets_the_truth(recorded, limit):
         ([100, 200, 300], 200, (1, 1)),
         ([100, 200, 300], 199, (2, 2)),
         ([1_000_000, 1_000_010, 2_000_000], 1_000_005, (1, 2)),
+        ([1_000_000, 1_000_006], 1_000_005, (1, 1)),
         ([1_000_010, 1_000_020], 1_000_005, (2, 2)),
         ([1_000_000, 1_000_004], 1_000_005, (0, 0)),
     ],
-    ids=["at-a-value", "below-a-value", "inside-a-bucket", "least-is-over", "most-is-not"],
+    ids=["at-a-value", "below-a-value", "inside-a-bucket", "least-and-most-inside", "least-is-over", "most-is-not"],
 )
 def test_count_over(recorded, limit, expected):
     assert Counts.of(recorded).count_over(limit) == expected
@@ -184,7 +186,7 @@ DAMAGED = {
     "short-payload": packed(b"abc"),
     "count-cut": packed(header(1) + b"\x82"),
     "no-values": packed(header(1) + b"\x00"),
-    "beyond-its-range": packed(header(4) + b"\xff\xff\xff\x01"),
+    "beyond-its-range": packed(header(5) + b"\xff\xff\xff\x01\x02"),
 }
 
 
@@ -192,3 +194,14 @@ DAMAGED = {
 def test_damaged_text_is_refused(text):
     with pytest.raises(ValueError, match=r"histogram"):
         Counts.decode(text)
+
+
+def test_a_small_text_cannot_claim_much_memory():
+    bomb = packed(bytes(50_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="larger than it can be"):
+            Counts.decode(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()

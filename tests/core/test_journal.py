@@ -187,13 +187,14 @@ def cut_snapshots(folder, keep):
 def test_requests_that_ended_after_the_last_snapshot_are_recovered_and_the_rest_is_lost(tmp_path):
     archive(tmp_path)
     _, results = write(tmp_path)
-    cut_snapshots(tmp_path, keep=20)
-    died_ns = 1_000 * S + 20 * S
+    cut_snapshots(tmp_path, keep=23)
+    died_ns = 1_000 * S + 23 * S
     lines = (tmp_path / "requests.0.jsonl").read_bytes().splitlines(keepends=True)
-    upto = next(n for n, result in enumerate(results) if result.done_ns >= died_ns + S // 2)
+    upto = next(n for n, result in enumerate(results) if result.done_ns >= died_ns + S * 9 // 10)
     (tmp_path / "requests.0.jsonl").write_bytes(b"".join(lines[:upto]))
     summary = recover(tmp_path)
     ended = results[:upto]
+    assert [result.scheduled_ns >= died_ns for result in ended if result.done_ns >= died_ns].count(False) == 7
     for outcome in (Outcome.OK, Outcome.OVERLOADED, Outcome.TIMEOUT):
         assert summary.outcomes().get(outcome, 0) == sum(result.outcome is outcome for result in ended)
     well = [result for result in ended if result.outcome in (Outcome.OK, Outcome.TRUNCATED)]

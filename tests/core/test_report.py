@@ -81,6 +81,9 @@ def test_the_tables_say_what_the_summary_holds():
         assert cells(text, "requests", str(outcome))[1] == count(n)
     assert cells(text, "requests", "overloaded")[3] == f"503 {live.outcomes()[Outcome.OVERLOADED]}"
     assert cells(text, "stages", "warmup")[0] == "warmup *"
+    steady = live.outcomes(stage=2)
+    ok = steady[Outcome.OK] + steady[Outcome.TRUNCATED]
+    assert cells(text, "stages", "steady")[-4:-2] == [count(ok), count(sum(steady.values()) - ok)]
     assert cells(text, "p95 by stage", "steady")[1] == duration(live.counts("ttft", stage=2).percentile(95) / 1000)
     assert text.rstrip().endswith("valid: the generator kept up")
 
@@ -200,6 +203,7 @@ def test_the_present_is_shown_while_no_answer_has_ended():
     line = live_line(long)
     assert "in flight 25 | done 0 | failed 0 | ~48.0 tok/s" in line
     assert "TTFT p50 200 ms, p95 200 ms | ITL p50 500 ms, p95 500 ms" in line
+    assert "schedule delay up to 0.00 ms" in line
 
 
 # --- Words ---

@@ -363,6 +363,10 @@ FINE = {
     "cpu-high-in-warmup": [snapshot(k, health=health(cpu_ns=S if k < 5 else 0)) for k in range(40)],
     "one-busy-second": [snapshot(k, health=health(cpu_ns=S if k == 20 else 0)) for k in range(40)],
     "small-lags": run_of(health(loop_lag_max_ns=9 * MS)),
+    "many-small-lags-and-one-stall": [
+        snapshot(k, health=health(loop_lag_max_ns=(300 if k == 20 else 9) * MS)) for k in range(40)
+    ],
+    "one-busy-second-of-a-short-run": [snapshot(k, health=health(cpu_ns=S if k == 8 else 0)) for k in range(12)],
     "one-stall": [snapshot(k, health=health(loop_lag_max_ns=300 * MS if k == 20 else 0)) for k in range(40)],
     "clock": run_of(clock_step_ns=40 * MS),
 }
