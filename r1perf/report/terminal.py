@@ -104,9 +104,14 @@ def _latencies(title: str, rows: list[SeriesRow | None]) -> Table:
     if not any(rows):
         return table
     for metric, row in zip(LATENCIES, rows, strict=True):
-        values = (row.p50, row.p90, row.p95, row.p99, row.max) if row else (None,) * 5
-        table.add_row(METRICS[metric].title, count(row.count if row else None), *map(duration, values))
+        ranks = (row.p50, row.p90, row.p95, row.p99, row.max) if row else (None,) * 5
+        table.add_row(METRICS[metric].title, count(row.count if row else None), *(_shown(row, value) for value in ranks))
     return table
+
+
+def _shown(row: SeriesRow | None, value: float | None) -> str:
+    """Write a percentile, which is its bucket's upper edge, never above the exact maximum beside it."""
+    return duration(value if row is None or value is None else min(value, row.max))
 
 
 def _stages(document: Document, console: Console) -> None:
@@ -141,7 +146,7 @@ def _stage_latencies(document: Document, console: Console, rows: dict[tuple[str,
     table = _table("p95 by stage", "stage", *(METRICS[metric].title for metric in LATENCIES))
     for stage in judged:
         found = (rows.get((metric, None, stage.plan.name)) for metric in LATENCIES)
-        table.add_row(stage.plan.name, *(duration(row.p95 if row else None) for row in found))
+        table.add_row(stage.plan.name, *(_shown(row, row.p95 if row else None) for row in found))
     _print(console, table)
 
 
@@ -186,7 +191,8 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
         )
     delay = rows.get(("schedule_delay", None, None))
     if delay:
-        yield Text(f"schedule delay: p50 {duration(delay.p50)}, p99 {duration(delay.p99)}, max {duration(delay.max)}")
+        p50, p99, most = (_shown(delay, value) for value in (delay.p50, delay.p99, delay.max))
+        yield Text(f"schedule delay: p50 {p50}, p99 {p99}, max {most}")
     clamped = sum(row.clamped for row in document.series if row.workload is None and row.stage is not None)
     if clamped:
         yield Text(f"{_plural(clamped, 'value')} lay outside of 0 to 1 h and were counted at its edge", style="yellow")

@@ -76,7 +76,7 @@ def test_the_tables_say_what_the_summary_holds():
                 assert got[1:] == ["–"] * 6
                 continue
             numbers = [*counts.percentiles((50, 90, 95, 99)), counts.most]
-            assert got[1:] == [count(counts.count), *(duration(number / 1000) for number in numbers)]
+            assert got[1:] == [count(counts.count), *(duration(min(number, counts.most) / 1000) for number in numbers)]
     for outcome, n in live.outcomes().items():
         assert cells(text, "requests", str(outcome))[1] == count(n)
     assert cells(text, "requests", "overloaded")[3] == f"503 {live.outcomes()[Outcome.OVERLOADED]}"
@@ -86,6 +86,16 @@ def test_the_tables_say_what_the_summary_holds():
     assert cells(text, "stages", "steady")[-4:-2] == [count(ok), count(sum(steady.values()) - ok)]
     assert cells(text, "p95 by stage", "steady")[1] == duration(live.counts("ttft", stage=2).percentile(95) / 1000)
     assert text.rstrip().endswith("valid: the generator kept up")
+
+
+def test_a_percentile_is_not_shown_above_the_maximum():
+    one = Summary(a_run())
+    for taken in play([Answer(workload="chat", at_ns=16 * S, ttft_ns=299_499_000, chunks=1)], seconds=45):
+        one.merge(taken)
+    assert one.counts("ttft").percentile(50) == 299_519  # the edge of its bucket
+    assert cells(drawn(document(one)), "workload chat", "TTFT") == ["TTFT", "1", *["299 ms"] * 5]
+    exact = next(row for row in document(one).series if row.metric == "ttft")
+    assert (exact.p50, exact.max) == (299.519, 299.499)
 
 
 def test_what_was_never_measured_is_a_dash():
