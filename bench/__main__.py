@@ -1,0 +1,25 @@
+"""Run the benches: `python -m bench [truth] [cost] [delay] ...`; all of them where none is named."""
+
+import sys
+from collections.abc import Callable
+
+from bench import client, servers
+
+BENCHES: dict[str, Callable[[], bool]] = {"truth": client.truth, "cost": client.cost, "delay": client.delay, "memory": client.memory}
+
+
+def main() -> int:
+    """Run what is named; return 1 where a bound did not hold."""
+    missing = servers.available()
+    if missing:
+        sys.stdout.write(f"bench: nothing is measured: {missing}\n")
+        return 0
+    names = sys.argv[1:] or list(BENCHES)
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        sys.stderr.write(f"bench: there is no bench {', '.join(unknown)}; allowed: {', '.join(BENCHES)}\n")
+        return 2
+    return 0 if all([BENCHES[name]() for name in names]) else 1
+
+
+raise SystemExit(main())
