@@ -58,7 +58,7 @@ def sentence(error: str, value: Any, kind: Any, path: str) -> ScenarioError:
 def allowed(given: str, names: Iterable[str]) -> str:
     """Say what was probably meant, or everything that is allowed."""
     names = list(names)
-    close = difflib.get_close_matches(given, names, n=1)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.65)
     return f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(names)}" if names else "nothing is allowed here"
 
 

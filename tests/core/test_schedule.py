@@ -61,6 +61,8 @@ def test_shards_partition_the_schedule_for_any_n(process, seed, n, m, own):
     # A shard of a shard is a part of the whole as well.
     again = list(itertools.chain(*(list(shards[0].shard(j, m)) for j in range(m))))
     assert sorted(again, key=lambda arrival: arrival.index) == parts[0]
+    nested = [(s.base, k) for j in range(m) for s in shards[-1].shard(j, m).sessions for k in range(s.first, s.count, s.step)]
+    assert sorted(nested) == [(s.base, k) for s in shards[-1].sessions for k in range(s.first, s.count, s.step)]
 
 
 @given(process=arrivals_of_any_sort, seed=st.integers(0, 2**32))
@@ -127,6 +129,13 @@ def test_a_change_to_one_stage_leaves_the_others_times_and_workloads():
     one, other = plan(MIX, RAMP_STEADY, seed=5), plan(MIX, longer, seed=5)
     assert rows(one, "steady", items=False) == rows(other, "steady", items=False)
     assert rows(one, "ramp") != rows(other, "ramp")
+
+
+def test_equal_stages_have_times_and_workloads_of_their_own():
+    made = plan(MIX, stages(poisson(10, duration=D("60s")), poisson(10, duration=D("60s"))), seed=5)
+    one, other = rows(made, "poisson"), rows(made, "poisson-2")
+    assert [row[0] for row in one[:100]] != [row[0] for row in other[:100]]
+    assert [row[1] for row in one[:100]] != [row[1] for row in other[:100]]
 
 
 def test_warmup_and_cooldown_leave_the_window_as_it_was():
@@ -198,6 +207,11 @@ def test_requests_end_the_window_and_leave_room_for_later_turns():
     last = made.times_ns[-1] / S
     assert outline(made)[1:] == [("poisson", 10, None, True, None), ("drain", pytest.approx(last), None, False, 1)]
     assert made.window_end_ns is None
+
+
+def test_a_ramp_holds_its_end_rate_until_the_last_request():
+    made = plan(ONE, Ramp(start=Rate(1), end=Rate(3), duration=D("10s"), gaps="constant"), seed=1, requests=50)
+    assert (len(made), made.times_ns[-1] / S) == (50, pytest.approx(10 + 29 / 3))
 
 
 def test_requests_count_expected_turns():
