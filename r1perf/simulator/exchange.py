@@ -31,7 +31,7 @@ class Exchange:
     """One request and its answer.
 
     The common case, one more token of a stream, takes the short way through `emit`; the first and last token, every fault
-    and everything unusual take the long one. `_slow_from` is the first token that must.
+    and everything unusual take the long one. `_slow_from` is the first token that must; after a fault has struck, all do.
     """
 
     __slots__ = (
@@ -83,7 +83,6 @@ class Exchange:
         fault, now_ns = self._fault, self.truth.received_ns
         if fault is not None and fault.name in ("burst", "slow_head"):
             self._held = []
-            self._slow_from = 0
         if fault is not None and fault.name == "slow_head":
             self._timer = self._sim.later(fault.seconds, self._release)
         elif self._call.stream:
@@ -181,14 +180,12 @@ class Exchange:
         if fault.name == "stall":
             self._flush()
             self._held = []
-            self._slow_from = 0
             if fault.argument != "forever":
                 self._timer = self._sim.later(fault.seconds, self._release)
             return True
         if fault.name == "bad_json":
             if self._call.stream:
                 self._parts.append((b'data: {"id": "chatcmpl-\n\n', 0, 0))
-            self._slow_from = self._plan.total - 1 if self._thinking else 0
             return True
         self._forget()
         self._over = True
@@ -294,8 +291,6 @@ class Exchange:
             self._send_head()
         held, self._held = self._held or [], None
         self._parts = held + self._parts
-        if self._thinking and not self._over:
-            self._slow_from = self._plan.total - 1
         self._flush()
 
     def _finish(self) -> None:

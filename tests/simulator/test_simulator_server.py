@@ -15,8 +15,11 @@ from onwire import ASK, Reply, Site, site
 
 from r1perf.errors import UsageError
 from r1perf.simulator import Options
+from r1perf.simulator.driver import Driver, engine_for
 from r1perf.simulator.limits import MINUTE_NS, RateLimit
-from r1perf.simulator.stats import Times
+from r1perf.simulator.profiles import PROFILES
+from r1perf.simulator.prometheus import exposition
+from r1perf.simulator.stats import Stats, Times
 
 USAGE = {"stream_options": {"include_usage": True}}
 WHOLE = {**ASK, "stream": False}
@@ -327,6 +330,16 @@ class TestTruth:
         assert stats["reasoning_tokens"] == sum(usage["completion_tokens_details"]["reasoning_tokens"] for usage in usages)
         assert (stats["done"], stats["running"], stats["waiting"], stats["kv_usage"]) == (3, 0, 0, 0)
 
+    def test_hits_and_misses_are_told_apart(self) -> None:
+        async def scene(made: Site) -> list[dict[str, int]]:
+            ask = {**ASK, "messages": [{"role": "user", "content": "What is new? " * 40}]}
+            return [(await made.ask(ask)).events[-2]["usage"] for _ in range(2)]
+
+        hits = [
+            (usage["prompt_cache_hit_tokens"], usage["prompt_cache_miss_tokens"]) for usage in play(scene, dialect="deepseek")
+        ]
+        assert hits == [(0, 136), (128, 8)]
+
     def test_a_client_that_leaves_frees_its_place(self) -> None:
         async def scene(made: Site) -> dict[str, Any]:
             client = await made.client()
@@ -353,6 +366,51 @@ class TestTruth:
             due = [line["received_ns"] + 25_000_000 + 5_000_000 * k for k in range(12)]
             late = [at - when for at, when in zip(line["tokens_ns"], due, strict=True)]
             assert min(late) >= 0  # never early; how late depends on the machine
+
+
+def test_a_bucket_of_the_metrics_holds_what_is_at_most_its_bound() -> None:
+    stats = Stats()
+    for us in (24_985, 24_995, 25_005, 90_000_000):
+        stats.itl.add(us * 1_000)
+    engine = engine_for(PROFILES["exact"].engine)
+    lines = exposition(stats, engine, "m").splitlines()
+    label = 'vllm:inter_token_latency_seconds_bucket{model_name="m",engine="0"'
+    found = [line for line in lines if line.startswith(label)]
+    assert found[:3] == [f'{label},le="0.01"}} 0.0', f'{label},le="0.025"}} 2.0', f'{label},le="0.05"}} 3.0']
+    assert found[-2:] == [f'{label},le="80.0"}} 3.0', f'{label},le="+Inf"}} 4.0']
+
+
+def test_a_request_that_begins_while_another_ends_does_not_begin_a_step_in_a_step() -> None:
+    class Nested:
+        """Two steps are due; what the first emits lets another request in."""
+
+        due_ns: int | None = 1
+        depth = deepest = 0
+
+        def __init__(self) -> None:
+            self.tag = self
+
+        def step(self) -> list[Any]:
+            self.due_ns = None if self.due_ns == 2 else 2
+            return [(self, 1)]
+
+        def emit(self, count: int) -> None:
+            self.depth += 1
+            self.deepest = max(self.deepest, self.depth)
+            if self.deepest == 1:
+                driver.submit(self, 10)  # type: ignore[arg-type]
+            self.depth -= 1
+
+        def submit(self, stream: Any, now_ns: int) -> None:
+            pass
+
+    loop = asyncio.new_event_loop()
+    engine = Nested()
+    driver = Driver(loop, engine, Stats())  # type: ignore[arg-type]
+    driver.submit(engine, 10)  # type: ignore[arg-type]
+    driver.close()
+    loop.close()
+    assert (engine.deepest, engine.due_ns) == (1, None)
 
 
 def test_ranks_are_exact() -> None:
