@@ -86,7 +86,7 @@ def exact_vocabulary(path: str, base: Path | None, overhead: int) -> Vocabulary:
         tokenizer = Tokenizer.from_file(str(full))
     except Exception as error:  # the library raises plain Exception
         raise DatasetError(f"{full}: not a tokenizer file ({error})") from error
-    whole = [word for word in WORDS if _count(tokenizer, word) == 1 and _count(tokenizer, f"{word} {word}") == 2]
+    whole = [word for word in WORDS if _count(tokenizer, f"{word} {word}") == 2]  # at the start, and after a space
     words = tuple((whole * (256 // max(1, len(whole)) + 1))[:256])
     if len(whole) < _LEAST_WORDS or _count(tokenizer, made(_SAMPLE, "proof", words=words)) != _SAMPLE:
         raise DatasetError(

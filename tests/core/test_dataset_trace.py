@@ -243,6 +243,7 @@ def test_scale_shortens_inputs_blocks_and_outputs_alike(mooncake):
     prompts = [words(items, item) for item in range(5)]
     assert [len(prompt) for prompt in prompts] == [129, 128, 75, 75, 1]
     assert prompts[0][:64] == prompts[2][:64]
+    assert prompts[0][64:75] != prompts[2][64:75]
     assert prompts[0][:128] == prompts[1]
     assert items.conversation(0).turns[0].output_tokens == 1
     assert items.expected.input_tokens == pytest.approx((1030 + 1024 + 600 + 600 + 3) / 5 / 8)
