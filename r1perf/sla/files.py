@@ -17,14 +17,14 @@ from r1perf.sla.validate import Scope, parse
 _KEYS = ("clauses", "confidence")
 
 
-class Sla(msgspec.Struct, frozen=True):
+class SlaFile(msgspec.Struct, frozen=True):
     """The clauses of a file, and the confidence at which it wants them judged; None where it does not say."""
 
     clauses: tuple[Clause, ...]
     confidence: float | None = None
 
 
-def load(path: Path, scope: Scope | None = None) -> Sla:
+def load(path: Path, scope: Scope | None = None) -> SlaFile:
     """Read a file by its ending (.toml; .yaml, .yml, .json for OpenSLO); raises UsageError with the file and the reason."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def load(path: Path, scope: Scope | None = None) -> Sla:
         case ending:
             raise UsageError(f"{path}: cannot tell what `{ending}` holds; allowed: .toml, .yaml, .yml, .json")
     try:
-        return Sla(tuple(parse(one, scope) for one in texts), confidence)
+        return SlaFile(tuple(parse(one, scope) for one in texts), confidence)
     except ClauseError as error:
         raise UsageError(f"{path}: {error}") from error
 

@@ -4,12 +4,15 @@ Live and recorded runs use this one rule, so they cannot disagree. It needs noth
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Literal
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
+from r1perf.histogram import IntArray
 from r1perf.result import CENSORED, FAILED, Outcome, Result
 
 
@@ -39,6 +42,18 @@ class Limit(msgspec.Struct, frozen=True, array_like=True):
             case ">":
                 return value > self.value
         return value >= self.value
+
+    def hold(self, values: IntArray) -> npt.NDArray[np.bool_]:
+        """Say of each value whether it meets the bound."""
+        return _COMPARE[self.op](values, self.value)
+
+
+_COMPARE: dict[str, Callable[..., npt.NDArray[np.bool_]]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
 
 
 class Watch(msgspec.Struct, frozen=True, array_like=True):

@@ -1,7 +1,7 @@
 """Count, on a worker, what each clause needs: a handful of integers an interval, which merge by addition in any order.
 
-The recorder owns one `Tallier`: it says when a request ended, which gaps a flip folded and when a conversation was over, and takes
-the `Tally` rows of the interval for its snapshot. The collector adds rows up in `Tallied` and makes `Attempts` of them.
+The worker makes one `Tallier` and hands it to its recorder, which says when a request ended, which gaps a flip folded and when a
+conversation was over, and takes the `Tally` rows of the interval for its snapshot. The collector adds rows up in `Tallied` and makes `Attempts` of them.
 
 A row belongs to the interval in which its requests were *scheduled* (gaps: in which they happened), whenever it is sent, so that
 batches of time part the judged window and long answers do not drift out of it.
@@ -10,7 +10,9 @@ batches of time part the judged window and long answers do not drift out of it.
 from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
+import numpy as np
 
+from r1perf.histogram import IntArray
 from r1perf.result import CENSORED, FAILED, Result
 from r1perf.sla.dependence import Clusters
 from r1perf.sla.evidence import Attempts, Flow, Window
@@ -76,7 +78,7 @@ class Tallier:
     def ended(self, result: Result, k: int, *, grade: str | None = None, request: Hashable = None) -> None:
         """Count a request that ended; `k` is the interval in which it was scheduled, `grade` a grading.Grade where it has one.
 
-        `request` is what `gaps` was told for it; default its id.
+        `request` is what `fold` was told for it; default its id.
         """
         key = result.id if request is None else request
         for watch in self.watches:
@@ -95,10 +97,30 @@ class Tallier:
             self._add(Tally(clause, -1, requests=Clusters.of([cluster])))
             self._turn(clause, result.arrival, *cluster)
 
-    def gaps(self, watch: Watch, request: Hashable, k: int, n: int, over: int, total_ns: int = 0) -> None:
-        """Count gaps that one request showed in interval k: how many, how many miss the limit, their sum."""
-        causes = {"slow": over} if over else {}
-        self._gap(watch, request, Tally(watch.clause, k, n, over, valued=n, total=total_ns, causes=causes))
+    def fold(
+        self, workload: str, requests: Sequence[Hashable], heads: IntArray, gaps_ns: IntArray, stages: IntArray, k: int
+    ) -> None:
+        """Count the gaps of one flip, of all requests of a workload at once.
+
+        The gaps of `requests[i]` stand from `heads[i]` up to the next head; a gap of 0 is none (a chunk that shared a read). `stages`
+        has the stage in which each gap happened. Open gaps of streams that ended badly do not belong here: `ended` counts them.
+        """
+        for watch in self.watches:
+            if watch.unit != "gap" or watch.workload not in (None, workload) or not len(heads):
+                continue
+            covered = list(self.judged if watch.stages is None else watch.stages)
+            counted = (gaps_ns > 0) & np.isin(stages, covered)
+            missed = counted & ~watch.limits[0].hold(gaps_ns)
+            n, over = (np.add.reduceat(flags.astype(np.int64), heads) for flags in (counted, missed))
+            total_ns = int(gaps_ns[counted].sum())
+            seen, misses = int(n.sum()), int(over.sum())
+            if not seen:
+                continue
+            causes = {"slow": misses} if misses else {}
+            self._add(Tally(watch.clause, k, seen, misses, valued=seen, total=total_ns, causes=causes))
+            for request, m, x in zip(requests, n.tolist(), over.tolist(), strict=True):
+                if m:
+                    self._cluster(watch.clause, request, m, x)
 
     def conversation_over(self, arrival: int) -> None:
         """Close a conversation as a cluster: all its turns have been given to `ended`."""
@@ -148,9 +170,12 @@ class Tallier:
 
     def _gap(self, watch: Watch, request: Hashable, row: Tally) -> None:
         self._add(row)
+        self._cluster(watch.clause, request, row.n, row.over)
+
+    def _cluster(self, clause: int, request: Hashable, m: int, x: int) -> None:
         mine = self._gaps.setdefault(request, {})
-        m, x = mine.get(watch.clause, (0, 0))
-        mine[watch.clause] = (m + row.n, x + row.over)
+        before = mine.get(clause, (0, 0))
+        mine[clause] = (before[0] + m, before[1] + x)
 
     def _turn(self, clause: int, arrival: int, m: int, x: int) -> None:
         turns = self._turns.setdefault(arrival, {})

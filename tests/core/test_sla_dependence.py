@@ -92,6 +92,18 @@ class TestWorth:
     def test_a_window_too_short_is_flagged(self, residence_s: float) -> None:
         assert worth(3600, alpha=ALPHA, intervals=[(10, 1), (10, 0)] * 180, residence_s=residence_s).window_only
 
+    def test_neighbours_that_move_together_count_again(self) -> None:
+        """Misses come and go over five batches each: design effect 8.86, lag-1 correlation 0.65, so 8.86 x 2.3."""
+        intervals = ([(10, 0)] * 80 + [(10, 1)] * 80) * 2
+        assert design_effect(Clusters.of(batch(intervals, 20))) == pytest.approx(8.864, abs=1e-3)
+        assert worth(3200, alpha=ALPHA, intervals=intervals).deff == pytest.approx(8.864 * 2.3, abs=1e-2)
+
+    def test_the_few_long_batches_of_a_short_window_count_where_they_are_worse(self) -> None:
+        intervals = ([(10, 0)] * 50 + [(10, 1)] * 50) * 2
+        found = worth(2000, alpha=ALPHA, intervals=intervals, residence_s=50.0)
+        assert (found.batches, found.batch_s, found.window_only) == (4, 50.0, True)
+        assert found.n_eff < worth(2000, alpha=ALPHA, intervals=intervals).n_eff
+
     def test_few_intervals_are_flagged(self) -> None:
         assert worth(100, alpha=ALPHA, intervals=[(10, 1)] * 5 + [(10, 0)] * 5, interval_s=10.0).window_only
 

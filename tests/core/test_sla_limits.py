@@ -1,6 +1,7 @@
 """What one request means for a clause, and the counts that workers ship: exact, additive, and the same live and recorded."""
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +90,8 @@ def test_tpot_is_the_recorder_s() -> None:
         ("ttfo", "<", 400, result(Outcome.CANCELLED, done_ns=500 * MS, **THINKING), Fate.MISSED),
         ("ttfo", "<", 800, result(Outcome.CANCELLED, done_ns=500 * MS), Fate.UNKNOWN),
         ("ttfo", "<", 200, result(Outcome.CANCELLED, done_ns=500 * MS), Fate.MISSED),
+        # An answer had begun at 300 ms: it is over 400 ms only if more reasoning follows.
+        ("ttfo", "<", 400, result(Outcome.CANCELLED, done_ns=500 * MS), Fate.UNKNOWN),
         ("e2e", "<", 800, result(Outcome.CANCELLED, done_ns=500 * MS, last_ns=400 * MS), Fate.UNKNOWN),
         ("e2e", "<", 450, result(Outcome.CANCELLED, done_ns=500 * MS, last_ns=400 * MS), Fate.MISSED),
         ("itl_max", "<", 50, result(Outcome.CANCELLED, done_ns=500 * MS, last_ns=490 * MS), Fate.UNKNOWN),
@@ -180,9 +183,11 @@ WATCHES = (TTFT, ITL, GRADED)
 
 def test_tally_by_hand() -> None:
     tallier = Tallier(WATCHES, judged=[1])
-    tallier.gaps(ITL, "0.0", 5, 40, 2, 900 * MS)
+    tallier.fold(
+        "chat", ["0.0", "5.0"], np.array([0, 5]), np.array([0, 59, 0, 60, 70, 0, 80]) * MS, np.array([1] * 5 + [0] * 2), 5
+    )
     tallier.ended(result(), 4, grade="right")
-    tallier.gaps(ITL, "0.1", 6, 10, 0, 100 * MS)
+    tallier.fold("chat", ["0.1"], np.array([0]), np.array([0, 20, 30]) * MS, np.array([1, 1, 1]), 6)
     tallier.ended(result(Outcome.TIMEOUT, id="0.1", turn=1), 5)
     tallier.ended(result(Outcome.CANCELLED, id="7.0", arrival=7, done_ns=90 * MS, **WAITING), 6)
     tallier.ended(result(id="8.0", arrival=8, stage=0), 6)  # warmup
@@ -194,9 +199,9 @@ def test_tally_by_hand() -> None:
         Tally(0, 4, n=1, valued=1, total=100 * MS),
         Tally(0, 5, n=1, over=1, causes={"timeout": 1}),
         Tally(0, 6, n=1, unknown=1, not_applicable=1, cut=1, cut_least=90 * MS),
-        Tally(1, -1, requests=Clusters(2, 51, 3, 1721, 5, 91, 2), conversations=Clusters(1, 51, 3, 2601, 9, 153, 1)),
-        Tally(1, 5, n=41, over=3, valued=40, total=900 * MS, causes={"slow": 2, "timeout": 1}),
-        Tally(1, 6, n=10, valued=10, total=100 * MS),
+        Tally(1, -1, requests=Clusters(2, 6, 3, 18, 5, 9, 2), conversations=Clusters(1, 6, 3, 36, 9, 18, 1)),
+        Tally(1, 5, n=4, over=3, valued=3, total=189 * MS, causes={"slow": 2, "timeout": 1}),
+        Tally(1, 6, n=2, valued=2, total=50 * MS),
         Tally(2, -1, conversations=Clusters(1, 1, 0, 1, 0, 0, 0)),
         Tally(2, 4, n=1),
         Tally(2, 6, n=2, over=1, unknown=1, causes={"wrong": 1}),
@@ -223,6 +228,31 @@ def test_tally_by_hand() -> None:
         cut_high=600e9,
         without_value=1,
     )
+
+
+streams = st.lists(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 2)), min_size=1, max_size=8), min_size=1, max_size=6)
+
+
+@given(streams, st.sampled_from(["<", "<=", ">", ">="]))
+def test_folding_all_streams_is_counting_each_gap(streams: list[list[tuple[int, int]]], op: str) -> None:
+    """Each stream is (gap in ms, stage) pairs; a gap of 0 is none, and only stage 1 is judged."""
+    limit = Limit("itl", op, 60 * MS)  # type: ignore[arg-type]
+    tallier = Tallier([Watch(0, (limit,), unit="gap")], judged=[1])
+    flat = [pair for stream in streams for pair in stream]
+    heads = np.cumsum([0] + [len(stream) for stream in streams[:-1]])
+    ids = [f"{i}.0" for i in range(len(streams))]
+    tallier.fold("chat", ids, heads, np.array([ms for ms, _ in flat]) * MS, np.array([stage for _, stage in flat]), 7)
+    for i in range(len(streams)):
+        tallier.ended(result(id=f"{i}.0", arrival=i), 3)
+    tallied = Tallied()
+    tallied.add(tallier.take())
+    clusters = [
+        (sum(ms > 0 and at == 1 for ms, at in stream), sum(ms > 0 and at == 1 and not limit.holds(ms * MS) for ms, at in stream))
+        for stream in streams
+    ]
+    found = tallied.attempts(Watch(0, (limit,), unit="gap"), Window((7,)))
+    assert found.requests == Clusters.of(clusters)
+    assert found.intervals == ((sum(m for m, _ in clusters), sum(x for _, x in clusters)),)
 
 
 def test_rows_survive_the_wire() -> None:
