@@ -73,6 +73,11 @@ class Made:
         self._input = lengths.tokens(spec.input_tokens, "input_tokens")
         self._output = lengths.tokens(spec.output_tokens, "output_tokens")
         self._prefix = prefix_tokens(spec.prefix, self._input) if spec.prefix is not None else 0
+        # The prefix ends at a block's end. Counts that are estimates may fall short of it by some tokens, and a block with
+        # them, so half a block more is made alike. The template's tokens are not taken off the prefix either: however they
+        # are parted before and after the text, the blocks that are shared are those of the prefix.
+        estimated = spec.tokenizer is None and spec.prefix is not None and spec.prefix.hit_ratio is not None
+        self._slack = spec.prefix.block // 2 if estimated and spec.prefix is not None else 0
         self._text = (seed, salt if spec.cache == "bust" else "")
         self.size: int | None = None
         self.expected = Expected(1.0, self._input.mean, self._output.mean)
@@ -99,10 +104,8 @@ class Made:
 
     def _shared(self, wanted: int, group: int, item: int) -> str:
         """Begin with the group's prefix; a prompt that is shorter has as much of it as leaves a token of its own."""
-        # The template's own tokens are not taken off the prefix: however they are parted before and after the text, the whole
-        # blocks that are shared are those of the prefix (where there are fewer of them than a block has).
         count = self._vocabulary.calibration.words(wanted)
-        common = min(round(self._prefix / self._vocabulary.calibration.tokens_per_word), count - 1)
+        common = min(round((self._prefix + self._slack) / self._vocabulary.calibration.tokens_per_word), count - 1)
         start = self._vocabulary.made(common, *self._text, "group", group)
         return " ".join(filter(None, (start, self._vocabulary.made(count - common, *self._text, "item", item))))
 

@@ -232,6 +232,21 @@ def test_prefixes_are_whole_blocks(ratio, tokens):
     assert hit_ratio(tokens, 16, law) == pytest.approx(tokens / 1024)
 
 
+def alike(prompts):
+    words = [prompt.split() for prompt in prompts]
+    return next(k for k in range(len(words[0])) if len({tuple(prompt[: k + 1]) for prompt in words}) > 1)
+
+
+def test_estimated_prefixes_reach_half_a_block_further_and_exact_ones_do_not(tokenizer):
+    ratio, exact = Prefix(hit_ratio=0.5), {"tokenizer": str(tokenizer)}
+    shapes = [(ratio, {}), (ratio, exact), (Prefix(tokens=512), {})]
+    found = [
+        alike(texts(Synthetic(input_tokens=1024, output_tokens=1, prefix=prefix, **options).load(1), 20))
+        for prefix, options in shapes
+    ]
+    assert found == [520, 512, 512]
+
+
 def test_a_prompt_s_last_token_is_never_served():
     assert hit_ratio(64, 16, lengths.tokens(64, "x")) == 48 / 64
     assert hit_ratio(64, 16, lengths.tokens(65, "x")) == 64 / 65
