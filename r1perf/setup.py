@@ -13,7 +13,6 @@ from r1perf import __version__
 from r1perf.budget import Limits
 from r1perf.client import Client
 from r1perf.client.fast import FastClient
-from r1perf.errors import UsageError
 from r1perf.loop import Loop
 from r1perf.messages import Assign
 from r1perf.preflight import api_key, preflight
@@ -88,8 +87,6 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
 
 
 def _openai(loop: Loop, target: Target, key: str | None) -> Client[Any]:
-    try:
-        from r1perf.client.openai import open_openai
-    except ImportError as error:
-        raise UsageError('`engine = "openai"` needs the openai SDK: install r1perf[openai]') from error
+    from r1perf.client.openai import open_openai  # an extra, and half a second of imports
+
     return open_openai(loop, target, choose(target), key)

@@ -141,7 +141,7 @@ class _Shard:
         self._orphaned = False
         self._started = loop.event()  # nothing is left to be started
         self._ended = loop.event()  # every request has an outcome
-        self._reported = loop.event()  # every snapshot is acknowledged
+        self._heard = loop.event()  # an acknowledgement has come, or never will
         self._unacknowledged: list[tuple[int, bytes]] = []
         self._resend_ns = 0  # when the outstanding report is sent again; 0: none is outstanding
         self._snapshot_count = 0
@@ -158,6 +158,7 @@ class _Shard:
         self._drain()
         self._ended.set()
         flips.join()
+        self._disk.enter()  # no thread writes while the files are closed
         writing.cancel()
         self._health.close()
         self._close_files()
@@ -182,7 +183,7 @@ class _Shard:
     def orphaned(self) -> None:
         """End at once: the collector is gone. What was measured is on disk."""
         self._orphaned = True
-        self._reported.set()
+        self._heard.set()
         self.halt(0)
 
     def _bound(self, drain_ns: int | None) -> None:
@@ -232,8 +233,9 @@ class _Shard:
             self._flip(min(end_ns, self._loop.now_ns() + 1) if ended else end_ns)
             k += 1
         while self._unacknowledged and not self._orphaned:
+            self._heard.clear()
             self._report()
-            self._reported.wait(self._loop.now_ns() + RESEND_NS)
+            self._heard.wait(self._loop.now_ns() + RESEND_NS)
 
     def _flip(self, end_ns: int) -> None:
         reading = self._health.read()
@@ -296,7 +298,5 @@ class _Shard:
         """Forget what is merged; send what has come since."""
         self._unacknowledged = [(own, encoded) for own, encoded in self._unacknowledged if own > k]
         self._resend_ns = 0
-        if self._unacknowledged:
-            self._report()
-        elif self._ended.is_set():
-            self._reported.set()
+        self._report()
+        self._heard.set()

@@ -3,76 +3,22 @@
 from collections import Counter
 
 import pytest
+from fake_traffic import MS, T0, FakeClient, S, Talks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1perf.arrivals import Closed, Constant
 from r1perf.budget import Budget, Limits
-from r1perf.client import Reply
-from r1perf.datasets import Conversation, Expected, Turn
-from r1perf.loop import Cancelled
+from r1perf.datasets.prompts import Prompts
 from r1perf.loop.sim import SimLoop
 from r1perf.recorder import Recorder
-from r1perf.result import Outcome, Result, Usage
+from r1perf.result import Outcome
 from r1perf.schedule import Share, plan
 from r1perf.source import WorkloadSource
 from r1perf.target import Price, Target
 from r1perf.traffic import Traffic
 from r1perf.units import Duration, Rate, Tokens
 from r1perf.workload import Workload
-from r1perf.datasets.prompts import Prompts
-
-MS, S = 10**6, 10**9
-T0 = 1_000 * S
-
-
-class Talks:
-    """Conversations of `turns` turns with think time between them."""
-
-    size = None
-    digest = "talks"
-
-    def __init__(self, turns=1, think_ms=0):
-        self.turns, self.think_ms = turns, think_ms
-        self.expected = Expected(turns, None, None)
-
-    def conversation(self, item):
-        turns = tuple(Turn(text=f"{item}.{n}", think_time_ns=self.think_ms * MS if n else 0) for n in range(self.turns))
-        return Conversation(turns=turns)
-
-
-class FakeClient:
-    """Answers after `service_ms`; `outcomes` says by request id what comes of it, else ok. Keeps what it was asked."""
-
-    def __init__(self, loop, service_ms=100, outcomes=None, retry_after_ns=None, output_tokens=10):
-        self.loop, self.service_ms, self.outcomes, self.retry_after_ns = loop, service_ms, outcomes or {}, retry_after_ns
-        self.output_tokens = output_tokens
-        self.sent, self.calls = [], []
-
-    def prepare(self, call):
-        return call
-
-    def send(self, ticket, call, stream):
-        stream.sent_ns = self.loop.now_ns()
-        self.sent.append((ticket.id, (stream.sent_ns - T0) / MS))
-        self.calls.append(call)
-        outcome = self.outcomes.get(ticket.id, Outcome.OK)
-        try:
-            self.loop.sleep_until(stream.sent_ns + self.service_ms * MS)
-        except Cancelled:
-            outcome = Outcome.CANCELLED
-        ok = outcome is Outcome.OK
-        result = Result(
-            id=ticket.id, arrival=ticket.arrival, turn=ticket.turn, workload=ticket.workload, stage=ticket.stage, item=ticket.item,
-            outcome=outcome, status=200 if ok else 500, scheduled_ns=ticket.scheduled_ns, sent_ns=stream.sent_ns,
-            done_ns=self.loop.now_ns(), streamed=False, last_ns=self.loop.now_ns() if ok else None,
-            usage=Usage(output_tokens=self.output_tokens) if ok else Usage(), token_source="server" if ok else None,
-            retry_after_ns=self.retry_after_ns,
-        )  # fmt: skip
-        return Reply(result, f"answer to {ticket.id}" if call.keep_answer else None)
-
-    def close(self):
-        pass
 
 
 class Ran:

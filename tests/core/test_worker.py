@@ -1,0 +1,229 @@
+"""One worker on virtual time, spoken to as its collector would: what it sends, when it ends, what is on disk."""
+
+import pytest
+from fake_traffic import MS, T0, FakeClient, S, Talks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from r1perf import clock, messages, snapshot
+from r1perf.arrivals import Constant
+from r1perf.budget import Limits
+from r1perf.datasets.prompts import Prompts
+from r1perf.errors import TargetError
+from r1perf.journal import read_requests, read_snapshots
+from r1perf.loop.sim import SimLoop
+from r1perf.result import Outcome
+from r1perf.schedule import Share, plan
+from r1perf.setup import Setup
+from r1perf.source import WorkloadSource
+from r1perf.target import Price, Target
+from r1perf.units import Duration, Rate
+from r1perf.worker import Worker
+from r1perf.workload import Workload
+
+ASSIGN = {"run_id": "r", "worker": "0", "shard": 0, "shards": 1, "scenario": {}, "base": "."}
+
+
+class Collector:
+    """The other end of the link: acknowledges each report after the next delay in `delays_ms`; None loses the report."""
+
+    def __init__(self, loop, delays_ms=()):
+        self.loop, self.delays_ms = loop, list(delays_ms)
+        self.inbox, self.came, self.sent, self.merged = [], loop.event(), [], {}
+        self.gone = False
+
+    def say(self, message):
+        self.inbox.append(message)
+        self.came.set()
+
+    def receive(self):
+        while not self.inbox and not self.gone:
+            self.came.clear()
+            self.came.wait()
+        return self.inbox.pop(0) if self.inbox else None
+
+    def send(self, message):
+        self.sent.append(((self.loop.now_ns() - T0) / MS, message))
+        if isinstance(message, messages.Report):
+            delay = self.delays_ms.pop(0) if self.delays_ms else 0
+            if delay is not None:
+                self.loop.spawn(self._merge, message, delay)
+
+    def _merge(self, report, delay_ms):
+        self.loop.sleep_until(self.loop.now_ns() + int(delay_ms * MS))
+        taken = [snapshot.decode(encoded) for encoded in report.snapshots]
+        for one in taken:
+            self.merged.setdefault(one.k, one)
+        self.say(messages.Ack(max(one.k for one in taken)))
+
+    def sent_of(self, kind):
+        return [message for _, message in self.sent if isinstance(message, kind)]
+
+
+def worker_of(tmp_path, monkeypatch):
+    """Give a function that runs a worker to its end."""
+    monkeypatch.setattr(clock, "wall_offset_ns", lambda: 0)
+
+    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, **more):
+        """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it."""
+        loop = SimLoop(start_ns=T0 - S)
+        collector = Collector(loop, delays_ms)
+        fake = FakeClient(loop, **(client or {}))
+        talks = talks or Talks()
+        scheme = plan({"w": Share(1.0, None, 1.0)}, Constant(rate=Rate(10.0)), seed=1, duration=Duration.seconds(seconds))
+        source = WorkloadSource(Workload(dataset=Prompts(prompts=("x",))), talks, Target(url="http://x", model="m"))
+        setup = Setup(
+            plan=scheme, sources={"w": source}, client=fake, digest="d", notes=(), seed=1, record_chunks=False,
+            **({"max_in_flight": 100, "limits": Limits(), "price": Price(), "drain_ns": None, "stop_errors": None} | more),
+        )  # fmt: skip
+        monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign: setup)
+        worker = Worker(loop, collector)
+        collector.say(messages.Assign(**ASSIGN, folder=str(tmp_path), interval_ns=S))
+        collector.say(messages.Go(T0))
+
+        def main():
+            if meanwhile is not None:
+                loop.spawn(meanwhile, worker, collector, lambda ms: loop.sleep_until(T0 + ms * MS))
+            worker.run()
+            collector.ended_ms = (loop.now_ns() - T0) / MS
+
+        loop.run(main)
+        return collector
+
+    return run
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    return worker_of(tmp_path, monkeypatch)
+
+
+def counted(collector, name):
+    return sum(counter.n for one in collector.merged.values() for counter in one.counters if counter.name == name)
+
+
+def test_it_says_ready_reports_every_second_and_is_done(work, tmp_path):
+    collector = work(3.0)
+    assert [type(message).__name__ for _, message in collector.sent] == ["Ready", *["Report"] * 4, "Done"]
+    assert [round(at) for at, message in collector.sent if isinstance(message, messages.Report)] == [1000, 2000, 3000, 3000]
+    assert counted(collector, "scheduled") == counted(collector, "outcome.ok") == 30
+    assert len(list(read_requests(tmp_path / "requests.0.jsonl"))) == 30
+    assert [one.k for one in read_snapshots(tmp_path / "snapshots.0")] == sorted(collector.merged)
+    assert collector.sent_of(messages.Done) == [messages.Done(len(collector.merged))]
+
+
+@settings(max_examples=50)
+@given(
+    delays=st.lists(st.one_of(st.none(), st.integers(0, 3000)), max_size=6), service_ms=st.integers(0, 2500), seconds=st.floats(0.3, 4)
+)
+def test_late_and_lost_acknowledgements_lose_nothing_and_the_worker_ends(tmp_path_factory, delays, service_ms, seconds):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        folder = tmp_path_factory.mktemp("worker")
+        run = worker_of(folder, monkeypatch)
+        collector = run(seconds, delays_ms=delays, client={"service_ms": service_ms})
+    assert counted(collector, "scheduled") == counted(collector, "outcome.ok") == len(list(read_requests(folder / "requests.0.jsonl")))
+    assert isinstance(collector.sent[-1][1], messages.Done)
+    assert sorted(collector.merged) == [one.k for one in read_snapshots(folder / "snapshots.0")]
+
+
+def test_what_is_wrong_before_the_run_is_refused_in_one_sentence(monkeypatch):
+    def refuse(loop, assign):
+        raise TargetError("http://x refuses a request without a key")
+
+    loop = SimLoop(start_ns=T0)
+    monkeypatch.setattr("r1perf.worker.set_up", refuse)
+    collector = Collector(loop)
+    collector.say(messages.Assign(**ASSIGN, folder=".", interval_ns=S))
+    loop.run(Worker(loop, collector).run)
+    assert [message for _, message in collector.sent] == [messages.Refused("http://x refuses a request without a key")]
+
+
+def test_halt_drains_what_is_in_flight_and_bounds_it(work):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(450)
+        collector.say(messages.Halt(2 * S))
+
+    collector = work(60.0, client={"service_ms": 500}, meanwhile=meanwhile)
+    assert counted(collector, "outcome.ok") == counted(collector, "scheduled") == 5
+    assert collector.ended_ms == pytest.approx(900, abs=1)
+    collector = work(60.0, client={"service_ms": 60_000}, meanwhile=meanwhile)
+    assert counted(collector, "outcome.cancelled") == counted(collector, "scheduled") == 5
+    assert collector.ended_ms == pytest.approx(2450, abs=1)
+
+
+def test_a_second_halt_shortens_the_first(work):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(450)
+        collector.say(messages.Halt(None))
+        sleep_ms(1000)
+        collector.say(messages.Halt(0))
+
+    collector = work(60.0, client={"service_ms": 60_000}, meanwhile=meanwhile)
+    assert counted(collector, "outcome.cancelled") == 5
+    assert collector.ended_ms == pytest.approx(1250, abs=200)
+
+
+def test_the_scenarios_drain_begins_when_nothing_is_left_to_start(work):
+    collector = work(1.0, client={"service_ms": 5000}, drain_ns=S)
+    assert counted(collector, "outcome.cancelled") == 10
+    assert collector.ended_ms == pytest.approx(2000, abs=1)
+
+
+def test_an_orphan_cuts_what_is_in_flight_and_leaves_its_files_complete(work, tmp_path):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(1450)
+        collector.gone = True
+        collector.came.set()
+
+    collector = work(60.0, client={"service_ms": 500}, meanwhile=meanwhile)
+    results = list(read_requests(tmp_path / "requests.0.jsonl"))
+    assert len(results) == 15
+    assert {result.outcome for result in results} == {Outcome.OK, Outcome.CANCELLED}
+    assert sum(c.n for one in read_snapshots(tmp_path / "snapshots.0") for c in one.counters if c.name == "scheduled") == 15
+    assert not collector.sent_of(messages.Done)
+
+
+def test_sigterm_tells_why_and_drains(work):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(450)
+        worker.terminate()
+
+    collector = work(60.0, client={"service_ms": 500}, meanwhile=meanwhile)
+    assert collector.sent_of(messages.Stopping) == [messages.Stopping("the worker was asked to end by SIGTERM")]
+    assert counted(collector, "outcome.ok") == 5
+
+
+def test_the_first_answers_of_a_wrong_target_end_the_run(work):
+    # The fake answers HTTP 500 for failures; 401 is what a wrong key gets.
+    collector = work(60.0, client={"service_ms": 50, "outcomes": {"0.0": Outcome.CLIENT_ERROR}, "status": 401})
+    (stopping,) = collector.sent_of(messages.Stopping)
+    assert stopping == messages.Stopping("the target answers HTTP 401 before anything has succeeded", wrong_target=True)
+    assert counted(collector, "scheduled") == 1
+
+
+def test_the_error_limit_ends_the_run(work):
+    bad = {f"{n}.0": Outcome.SERVER_ERROR for n in range(50)}
+    collector = work(60.0, client={"service_ms": 10, "outcomes": bad}, stop_errors=3)
+    (stopping,) = collector.sent_of(messages.Stopping)
+    assert stopping.reason == "3 requests have failed, as many as `stop.errors` allows"
+    assert counted(collector, "outcome.server_error") == 3
+
+
+def test_a_disk_that_fills_is_told_and_everything_is_still_reported(work, monkeypatch):
+    from r1perf.errors import ArchiveError
+    from r1perf.journal import Appender
+
+    flushes = []
+
+    def flush(self):
+        flushes.append(self)
+        if len(flushes) > 6:
+            raise ArchiveError(f"{self.path.name} cannot be written: No space left on device")
+
+    monkeypatch.setattr(Appender, "flush", flush)
+    collector = work(60.0, client={"service_ms": 10})
+    (stopping,) = collector.sent_of(messages.Stopping)
+    assert stopping.failed
+    assert stopping.reason.endswith("cannot be written: No space left on device")
+    assert counted(collector, "scheduled") == counted(collector, "outcome.ok") > 0
+    assert isinstance(collector.sent[-1][1], messages.Done)
