@@ -21,9 +21,6 @@ BACKOFF_NS = 1_000_000_000
 
 BACKOFF_MOST_NS = 60_000_000_000
 
-KEEP_ANSWER = 200_000
-"""Characters of an answer that are kept until the next turn is rendered from it, or it is graded."""
-
 
 class Source(Protocol):
     """One workload, ready to be asked for."""
@@ -45,6 +42,20 @@ class _Ready(msgspec.Struct, frozen=True):
     conversation: Conversation
     call: Call
     prepared: Any
+
+
+class _Sender:
+    """Somebody who may still schedule a request, until `ends`; ending twice is ending once."""
+
+    def __init__(self, traffic: "Traffic") -> None:
+        self._traffic: Traffic | None = traffic
+        traffic.sender_begins()
+
+    def ends(self) -> None:
+        """Schedule no more."""
+        traffic, self._traffic = self._traffic, None
+        if traffic is not None:
+            traffic.sender_ends()
 
 
 class Traffic:
@@ -75,6 +86,7 @@ class Traffic:
         self._origins: dict[int | None, int] = {None: t0_ns}
         self._halt = loop.event()
         self._tasks: dict[Task, None] = {}
+        self._senders = 0  # who may still schedule a request: the dispatcher, sessions, conversations with turns left
 
     @property
     def halted(self) -> bool:
@@ -83,15 +95,21 @@ class Traffic:
 
     def run(self) -> None:
         """Start all arrivals and sessions at their times; return when nothing is left to be started."""
-        last = self._plan.stages[-1]
-        for follows in self._chapters():
-            self._chapter(follows, self._origins[follows])
+        dispatcher = _Sender(self)
+        chapters = list(self._chapters())
+        for follows in chapters:
+            if follows is not None:
+                self._open_chapter(follows)
+            sessions = self._chapter(follows, self._origins[follows])
+            if follows == chapters[-1]:
+                dispatcher.ends()
+            for session in sessions:
+                session.join()
             if self.halted:
-                break
+                return
+        last = self._plan.stages[-1]
         if last.follows is None:
             self._sleep(self._origins[None] + last.start_ns)
-        if not self.halted and last.follows is not None:
-            self._recorder.begin(self._recorder.drain, self._loop.now_ns())
 
     def halt(self) -> None:
         """Start nothing more; requests that wait for a place in flight are dropped, those that were sent go on."""
@@ -118,24 +136,35 @@ class Traffic:
         yield None
         for stage in self._plan.stages:
             if any(later.follows == stage.index for later in self._plan.stages[:-1]):
-                now_ns = self._origins[stage.index] = self._loop.now_ns()
-                following = next(later for later in self._plan.stages if later.follows == stage.index)
-                self._recorder.begin(following.index, now_ns + following.start_ns)
                 yield stage.index
 
-    def _chapter(self, follows: int | None, origin_ns: int) -> None:
-        """Run the arrivals and sessions of one part; return when its last session has ended and all arrivals are started."""
+    def _open_chapter(self, follows: int) -> None:
+        """Let the stages after one that has just ended count from now."""
+        now_ns = self._origins[follows] = self._loop.now_ns()
+        first = next(stage for stage in self._plan.stages if stage.follows == follows)
+        self._recorder.begin(first.index, now_ns + first.start_ns)
+
+    def _chapter(self, follows: int | None, origin_ns: int) -> list[Task]:
+        """Start the sessions and arrivals of one part; return its sessions when all its arrivals are started."""
         stages = self._plan.stages
-        sessions = [
-            self._spawn(self._session, group, session, origin_ns)
-            for group in self._plan.sessions
-            if stages[group.stage].follows == follows
-            for session in range(group.first, group.count, group.step)
-        ]
+        sessions = []
+        for group in self._plan.sessions:
+            if stages[group.stage].follows == follows:
+                for session in range(group.first, group.count, group.step):
+                    sessions.append(self._spawn(self._session, group, session, origin_ns, _Sender(self)))
         arrivals = (arrival for arrival in self._plan if stages[arrival.stage].follows == follows)
         dispatch(self._loop, arrivals, origin_ns, self._ready, self._start, self._halt)
-        for session in sessions:
-            session.join()
+        return sessions
+
+    def sender_begins(self) -> None:
+        """Count somebody who may schedule requests."""
+        self._senders += 1
+
+    def sender_ends(self) -> None:
+        """Note that somebody schedules no more; where nobody is left and the plan could not say when, the drain begins."""
+        self._senders -= 1
+        if not self._senders and self._plan.stages[-1].follows is not None:
+            self._recorder.begin(self._recorder.drain, self._loop.now_ns())
 
     def _spawn(self, run: Callable[..., object], *args: object) -> Task:
         def tracked() -> None:
@@ -157,18 +186,22 @@ class Traffic:
         return _Ready(conversation, call, self._client.prepare(call))
 
     def _start(self, arrival: Arrival, scheduled_ns: int, ready: _Ready) -> None:
-        self._spawn(self._converse, arrival, arrival.stage, scheduled_ns, ready)
+        self._spawn(self._converse, arrival, arrival.stage, scheduled_ns, ready, _Sender(self))
 
-    def _session(self, group: Sessions, session: int, origin_ns: int) -> None:
+    def _session(self, group: Sessions, session: int, origin_ns: int, sender: "_Sender") -> None:
+        try:
+            self._hold(group, session, origin_ns, sender)
+        finally:
+            sender.ends()
+
+    def _hold(self, group: Sessions, session: int, origin_ns: int, sender: "_Sender") -> None:
         """Hold one conversation after the other until the session's share or time is used up."""
         end_ns = None if group.end_ns is None else origin_ns + group.end_ns
         due_ns = origin_ns + group.start_ns + session * group.ramp_up_ns
         jitter = random.Random(f"{self._seed}/backoff/{group.stage}/{session}")
         failures, n = 0, 0
-        while not self.halted:
-            arrival = self._plan.conversation(group, session, n)
-            if arrival is None:
-                return
+        arrival = self._plan.conversation(group, session, n)
+        while arrival is not None and not self.halted:
             ready = self._ready(arrival)
             # What waits for an answer is due when it is ready: rendering the next prompt is not the server's delay.
             due_ns = max(due_ns, self._loop.now_ns()) if n else due_ns
@@ -178,15 +211,17 @@ class Traffic:
             if self.halted:
                 return
             stage = self._recorder.timeline.at(due_ns)
-            result = self._converse(arrival, stage, due_ns, ready)
             n += 1
+            coming = self._plan.conversation(group, session, n)
+            result = self._converse(arrival, stage, due_ns, ready, sender if coming is None else None)
+            arrival = coming
             if result is None:
                 return
             due_ns = result.done_ns + group.think_time_ns
             failures = failures + 1 if result.outcome in FAILED else 0
-            if failures:
+            if failures and coming is not None:
                 pause_ns = result.retry_after_ns or self._backoff(failures, jitter)
-                self._recorder.count("backoff_ns", arrival.workload, stage, pause_ns)
+                self._recorder.count("backoff_ns", result.workload, stage, pause_ns)
                 due_ns = max(due_ns, result.done_ns + pause_ns)
 
     def _backoff(self, failures: int, jitter: random.Random) -> int:
@@ -199,8 +234,13 @@ class Traffic:
 
     # --- Conversations ---
 
-    def _converse(self, arrival: Arrival, stage: int, scheduled_ns: int, ready: _Ready) -> Result | None:
-        """Hold one conversation; return its last result, or None where nothing of it was scheduled or a limit ended it."""
+    def _converse(
+        self, arrival: Arrival, stage: int, scheduled_ns: int, ready: _Ready, sender: "_Sender | None"
+    ) -> Result | None:
+        """Hold one conversation; return its last result, or None where nothing of it was scheduled or a limit ended it.
+
+        `sender` ends when the last turn is scheduled; None where its session goes on.
+        """
         source, turns = self._sources[arrival.workload], ready.conversation.turns
         messages = list(ready.conversation.before)
         call, prepared, due_ns = ready.call, ready.prepared, scheduled_ns
@@ -225,6 +265,8 @@ class Traffic:
                 if not scheduled:
                     self._recorder.count("conversations", arrival.workload, stage)
                 scheduled += 1
+                if sender is not None and scheduled == len(turns):
+                    sender.ends()
                 ticket = Ticket(
                     id=f"{arrival.index}.{number}", arrival=arrival.index, turn=number, workload=arrival.workload,
                     stage=stage, item=arrival.item, scheduled_ns=due_ns,
@@ -240,6 +282,8 @@ class Traffic:
                 well = True
             return result
         finally:
+            if sender is not None:
+                sender.ends()
             if well:
                 self._recorder.count("conversations_done", arrival.workload, stage)
             elif scheduled and scheduled < len(turns):

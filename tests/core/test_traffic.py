@@ -56,7 +56,9 @@ def drive(
         runner.join()
         assert traffic.drained()
         ran.ended_ms = (loop.now_ns() - T0) / MS
-        for counter in recorder.flip(loop.now_ns() + 1).counters:
+        snapshot = recorder.flip(loop.now_ns() + 1)
+        ran.drain_ms = dict(snapshot.ended)[scheme.stages[-2].index] / MS if snapshot.ended else None
+        for counter in snapshot.counters:
             ran.counters[counter.name] += counter.n
 
     loop.run(main)
@@ -136,6 +138,20 @@ def test_a_closed_session_backs_off_longer_with_every_failure():
     for n, gap in enumerate(gaps):
         assert 500 * 2**n <= gap <= 1500 * 2**n
     assert ran.counters["backoff_ns"] == pytest.approx(sum(gaps) * MS, rel=1e-9)
+
+
+def test_turns_of_a_run_that_ends_by_requests_are_all_scheduled_and_the_drain_begins_with_the_last():
+    ran = drive(constant("10/s"), requests=6, talks=Talks(3, think_ms=50), client={"service_ms": 100})
+    # Two conversations of three expected turns; the last turn is due at 100 ms + 2 (100 + 50) ms.
+    assert [i for i, _ in ran.client.sent] == ["0.0", "1.0", "0.1", "1.1", "0.2", "1.2"]
+    assert ran.counters["abandoned_turns"] == 0
+    assert ran.drain_ms == 400
+
+
+def test_the_drain_of_sessions_that_end_by_requests_begins_with_their_last_request():
+    ran = drive(closed(2, ramp_up=Duration.parse("10ms")), requests=3, client={"service_ms": 100})
+    assert ran.client.sent == [("0.0", 0), ("1.0", 10), ("2.0", 100)]
+    assert ran.drain_ms == 100
 
 
 def test_halt_wakes_who_rests_and_drops_who_waits():
