@@ -35,11 +35,19 @@ def truth() -> bool:
         for name, ours, theirs, bound in bounds:
             holds = abs(ours - theirs) <= bound
             held &= holds
-            say("truth", f"{sessions} sessions: {name} {ours:.2f} ms, the server's own {theirs:.2f} ms (within {bound:g} ms)", holds)
+            say(
+                "truth",
+                f"{sessions} sessions: {name} {ours:.2f} ms, the server's own {theirs:.2f} ms (within {bound:g} ms)",
+                holds,
+            )
         whole = counts["ok"] == counts["scheduled"] == true["requests"] == true["done"]
         valid = ran.document["validity"]["valid"]
         held &= whole and valid
-        say("truth", f"{sessions} sessions: {counts['ok']} ok of {counts['scheduled']} scheduled, the server served {true['done']}", whole)
+        say(
+            "truth",
+            f"{sessions} sessions: {counts['ok']} ok of {counts['scheduled']} scheduled, the server served {true['done']}",
+            whole,
+        )
         say("truth", f"{sessions} sessions: run valid {valid} {'; '.join(ran.document['validity']['reasons'])}", valid)
     return held
 
@@ -86,7 +94,11 @@ def delay() -> bool:
         ran = r1perf(scenario, "--duration", "15s")
     late = ran.row("schedule_delay")
     holds = late["p99"] < DELAY_P99_MS
-    say("delay", f"200 requests/s: schedule delay p50 {late['p50']:.2f} ms, p99 {late['p99']:.2f} ms (under {DELAY_P99_MS:g} ms)", holds)
+    say(
+        "delay",
+        f"200 requests/s: schedule delay p50 {late['p50']:.2f} ms, p99 {late['p99']:.2f} ms (under {DELAY_P99_MS:g} ms)",
+        holds,
+    )
     return bool(holds)
 
 

@@ -92,7 +92,9 @@ class Ran(msgspec.Struct, frozen=True):
 
     def row(self, metric: str) -> dict[str, Any]:
         """Return the distribution of a metric over the judged window."""
-        rows = [row for row in self.document["series"] if row["metric"] == metric and not row.get("workload") and not row.get("stage")]
+        rows = [
+            row for row in self.document["series"] if row["metric"] == metric and not row.get("workload") and not row.get("stage")
+        ]
         return dict(rows[0])
 
 

@@ -1,13 +1,13 @@
 """The errors that r1perf raises; each message is one sentence for the person who ran the command.
 
-    R1perfError
-    ├── UsageError            the command, the scenario or a file that it names is wrong      exit 2
-    │   ├── ScenarioError     a key or value of a scenario (its `path` is in the sentence)
-    │   └── DatasetError      a dataset cannot be loaded (file, line and reason)
-    ├── TargetError           the target is wrong or cannot be reached before the run         exit 2
-    ├── TransportError        one HTTP exchange failed; becomes that request's outcome
-    ├── ArchiveError          a run archive cannot be written or read (disk full, damaged)
-    └── WorkerError           a worker process ended or answered what it must not
+R1perfError
+├── UsageError            the command, the scenario or a file that it names is wrong      exit 2
+│   ├── ScenarioError     a key or value of a scenario (its `path` is in the sentence)
+│   └── DatasetError      a dataset cannot be loaded (file, line and reason)
+├── TargetError           the target is wrong or cannot be reached before the run         exit 2
+├── TransportError        one HTTP exchange failed; becomes that request's outcome
+├── ArchiveError          a run archive cannot be written or read (disk full, damaged)
+└── WorkerError           a worker process ended or answered what it must not
 """
 
 

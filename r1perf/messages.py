@@ -1,13 +1,13 @@
 """What collector and worker say to each other, whatever carries it: a pipe here, Locust's messages in a swarm.
 
-    collector                       worker
-        Assign  ->                          load, plan, connect
-                <-  Ready | Refused
-        Go      ->                          t0 has been announced
-                <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
-        Ack     ->
-        Halt    ->                          no new arrivals; drain
-                <-  Done                    every request has ended, every snapshot is acknowledged
+collector                       worker
+    Assign  ->                          load, plan, connect
+            <-  Ready | Refused
+    Go      ->                          t0 has been announced
+            <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
+    Ack     ->
+    Halt    ->                          no new arrivals; drain
+            <-  Done                    every request has ended, every snapshot is acknowledged
 """
 
 from typing import Any

@@ -39,7 +39,9 @@ def api_key(target: Target) -> str | None:
         return None
     key = os.environ.get(target.api_key_env, "").strip()
     if not key:
-        raise UsageError(f"the environment variable {target.api_key_env} is not set; `target.api_key_env` says that it holds the key")
+        raise UsageError(
+            f"the environment variable {target.api_key_env} is not set; `target.api_key_env` says that it holds the key"
+        )
     return key
 
 
@@ -99,7 +101,11 @@ def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key
     except TransportError as error:
         _raise(error, where)
     if answer.status in (401, 403):
-        had = f"the key in {target.api_key_env}" if target.api_key_env else "a request without a key (`target.api_key_env` names none)"
+        had = (
+            f"the key in {target.api_key_env}"
+            if target.api_key_env
+            else "a request without a key (`target.api_key_env` names none)"
+        )
         raise TargetError(f"{where} refuses {had}: HTTP {answer.status}{_said(dialect, answer)}")
     if answer.status == 503:
         raise _NotReadyError(f"{where} is not ready: HTTP 503{_said(dialect, answer)}")
@@ -127,5 +133,3 @@ def _raise(error: TransportError, where: str) -> None:
 def _said(dialect: Dialect, answer: _Answer) -> str:
     message = dialect.refusal(answer.status, {}, answer.body)[2]
     return f" ({message})" if message else ""
-
-

@@ -5,7 +5,7 @@ import selectors
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import msgspec
 
@@ -123,7 +123,7 @@ class Workers:
             child.process.kill()
             return child.process.wait()
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> Self:
         return self
 
     def kill(self, worker: str) -> None:

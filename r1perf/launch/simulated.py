@@ -11,7 +11,9 @@ from r1perf.errors import UsageError
 @contextmanager
 def simulator(profile: str, options: dict[str, str]) -> Iterator[str]:
     """Start one on a free port and give its URL (".../v1"); raises UsageError with its own sentence where it refuses."""
-    arguments = [text for name, value in {"profile": profile, **options}.items() for text in (f"--{name.replace('_', '-')}", value)]
+    arguments = [
+        text for name, value in {"profile": profile, **options}.items() for text in (f"--{name.replace('_', '-')}", value)
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "r1perf.simulator", "--port", "0", "--parent-pipe", "0", *arguments],
         stdin=subprocess.PIPE,

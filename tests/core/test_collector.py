@@ -54,10 +54,10 @@ class Bench:
         })  # fmt: skip
         self.sent, self.view = [], Silent()
         self.sinks = sinks if sinks is not None else [Memory()]
-        order = Order(
-            scenario=scenario, resolved=resolved(scenario), base=tmp_path, folder=tmp_path, run_id="r", environment={}
+        order = Order(scenario=scenario, resolved=resolved(scenario), base=tmp_path, folder=tmp_path, run_id="r", environment={})
+        self.collector = Collector(
+            order, workers, lambda worker, message: self.sent.append((worker, message)), self.sinks, self.view
         )
-        self.collector = Collector(order, workers, lambda worker, message: self.sent.append((worker, message)), self.sinks, self.view)
         self.collector.begin()
 
     def ready(self, *workers, digest="d"):

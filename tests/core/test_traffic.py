@@ -178,7 +178,10 @@ def test_cancel_reaches_sessions():
 def test_the_token_limit_is_never_passed_and_what_is_past_it_was_never_scheduled():
     # Each is reserved at 100 and settles at 10: the third finds 10 + 100 spent and held, and would pass 150 with its own 100.
     ran = drive(
-        constant(), duration=Duration.seconds(10), client={"service_ms": 150, "output_tokens": 10}, limits=Limits(output_tokens=250)
+        constant(),
+        duration=Duration.seconds(10),
+        client={"service_ms": 150, "output_tokens": 10},
+        limits=Limits(output_tokens=250),
     )
     spent = sum(result.usage.output_tokens or 0 for result in ran.results)
     assert spent <= 250

@@ -114,14 +114,20 @@ def test_it_says_ready_reports_every_second_and_is_done(work, tmp_path):
 
 @settings(max_examples=50)
 @given(
-    delays=st.lists(st.one_of(st.none(), st.integers(0, 3000)), max_size=6), service_ms=st.integers(0, 2500), seconds=st.floats(0.3, 4)
+    delays=st.lists(st.one_of(st.none(), st.integers(0, 3000)), max_size=6),
+    service_ms=st.integers(0, 2500),
+    seconds=st.floats(0.3, 4),
 )
 def test_late_and_lost_acknowledgements_lose_nothing_and_the_worker_ends(tmp_path_factory, delays, service_ms, seconds):
     with pytest.MonkeyPatch.context() as monkeypatch:
         folder = tmp_path_factory.mktemp("worker")
         run = worker_of(folder, monkeypatch)
         collector = run(seconds, delays_ms=delays, client={"service_ms": service_ms})
-    assert counted(collector, "scheduled") == counted(collector, "outcome.ok") == len(list(read_requests(folder / "requests.0.jsonl")))
+    assert (
+        counted(collector, "scheduled")
+        == counted(collector, "outcome.ok")
+        == len(list(read_requests(folder / "requests.0.jsonl")))
+    )
     assert isinstance(collector.sent[-1][1], messages.Done)
     assert sorted(collector.merged) == [one.k for one in read_snapshots(folder / "snapshots.0")]
 

@@ -266,7 +266,9 @@ def test_a_full_disk_is_one_sentence_and_ends_the_run_in_order(start):
 BAD = [
     pytest.param(["missing.toml"], "missing.toml: no such file", id="missing file"),
     pytest.param(["{broken}"], "is not TOML", id="broken TOML"),
-    pytest.param(["smoke", "--set", "workload.chat.weigth=3"], "`workload.chat.weigth`: unknown; did you mean `weight`?", id="key"),
+    pytest.param(
+        ["smoke", "--set", "workload.chat.weigth=3"], "`workload.chat.weigth`: unknown; did you mean `weight`?", id="key"
+    ),
     pytest.param(["smoke", "--rate", "-1/s"], '"-1/s" is not a rate', id="negative rate"),
     pytest.param(["smoke", "--set", "workload.chat.weight=0"], "weight", id="zero weight sum"),
     pytest.param(["smoke", "--set", "workload.chat.dataset.kind=mmlu"], "mmlu", id="unknown dataset"),
