@@ -29,7 +29,7 @@ from r1perf.errors import UsageError
 from r1perf.loop import Cancelled, Loop
 from r1perf.providers import Decoder, Dialect
 from r1perf.providers.registry import address
-from r1perf.providers.says import shorten
+from r1perf.providers.says import shorten, unread
 from r1perf.result import Outcome, Stream
 from r1perf.target import Call, Target
 
@@ -200,8 +200,7 @@ class _Exchange:
         except openai.APIError as error:  # the SDK raises on an error object inside the stream
             self._decoder.read({"error": error.body or error.message})
         except json.JSONDecodeError as error:
-            says = shorten(f"the SDK cannot read the stream: {error.msg}: {error.doc}")
-            self.end(Outcome.STREAM_BROKEN, "malformed", says)
+            self.end(Outcome.STREAM_BROKEN, "malformed", f"the SDK cannot read the response: {error.msg}: {unread(error.doc)}")
         except Exception as error:  # noqa: BLE001 - whatever an application of one's own would have to catch
             self.end(Outcome.STREAM_BROKEN, "malformed", shorten(f"the SDK raised {type(error).__name__}: {error}"))
         self._done_ns = self._done_ns or self._loop.now_ns()

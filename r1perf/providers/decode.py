@@ -11,7 +11,7 @@ import msgspec
 
 from r1perf.errors import TransportError
 from r1perf.providers import Chunk, Facts, Kind
-from r1perf.providers.says import bare_error, error_of, shorten
+from r1perf.providers.says import bare_error, error_of, unread
 from r1perf.providers.think import THOUGHT, Think
 from r1perf.providers.wire import (
     Choice,
@@ -29,6 +29,8 @@ from r1perf.sse import Splitter
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """The longest answer that is taken where it is not streamed."""
+
+_BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte order mark is no text either
 
 FAILURES = frozenset({"error", "abort", "insufficient_system_resource"})
 """Finish reasons that report a failure (OpenRouter and vLLM; SGLang and vLLM; DeepSeek)."""
@@ -66,8 +68,7 @@ class Reading:
             raw = None
         if not isinstance(raw, dict):
             # A gateway that sends a comment on as data, a ping: nothing that could be told from noise.
-            self.facts.stray += 1
-            self.facts.stray_text = shorten(data[:2000].decode("utf-8", "replace"))
+            self._stray(data)
             return None
         return self._take(event_of(raw), raw)
 
@@ -138,6 +139,10 @@ class Reading:
         self.facts.error, code = error_of(error)
         self.facts.error_code = code or self.facts.error_code
 
+    def _stray(self, data: bytes) -> None:
+        self.facts.stray += 1
+        self.facts.stray_text = unread(data)
+
     def _bare(self, raw: bytes | dict[str, Any]) -> None:
         """Look for an error in an object that has neither choices nor usage nor `error`."""
         if isinstance(raw, bytes):
@@ -166,17 +171,20 @@ class WholeDecoder(Reading):
 
     def end(self) -> list[Chunk]:
         """Read the whole answer: none or one chunk."""
-        body, self._body = b"".join(self._body), []
+        body, self._body = b"".join(self._body).strip(_BLANK), []
         try:
             raw = tolerant(body)
         except ValueError:
+            if body.startswith((b"{", b"[")):  # a broken answer, not another page in its place
+                self._stray(body)
+                return []
             raw = None
-        if not isinstance(raw, dict):
-            if body.strip():
-                self.facts.error = shorten(f"the answer is not JSON: {body[:20_000].decode('utf-8', 'replace')}")
-                self.facts.error_code = "not_json"
-            return []
-        return self.read(raw)
+        if isinstance(raw, dict):
+            return self.read(raw)
+        if body:
+            says = f"not JSON: {unread(body)}" if raw is None else "JSON, but not an object"
+            self.facts.error, self.facts.error_code = f"the answer is {says}", "not_json"
+        return []
 
     def _choice(self, choice: Choice) -> Chunk | None:
         if choice.delta is None:
@@ -236,7 +244,7 @@ class StreamDecoder(Reading):
 
     def _look(self, data: bytes) -> None:
         """See by the first byte that is no blank whether this is an event stream at all."""
-        begun = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        begun = data.lstrip(_BLANK)
         if begun:
             self._fresh = False
         if begun.startswith((b"{", b"[", b"<")):

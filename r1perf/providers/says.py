@@ -25,6 +25,12 @@ def shorten(text: str, limit: int = SHORT) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def unread(data: bytes | str) -> str:
+    """Show what could not be read, shortened; of what began as JSON only the size, since it may hold an answer's text."""
+    text = data if isinstance(data, str) else data[:20_000].decode("utf-8", "replace")
+    return f"broken JSON, {len(data)} bytes" if text.lstrip("\ufeff \t\r\n").startswith(("{", "[")) else shorten(text)
+
+
 def error_of(error: Any) -> tuple[str, str | None]:
     """Read the value of an `error` key: the message, shortened, and the code (or else the type), as text.
 

@@ -127,8 +127,8 @@ def test_the_facts_of_a_whole_answer():
 @pytest.mark.parametrize(
     ("body", "error", "code"),
     [
-        (b"<html><body>Log in</body></html>", "the answer is not JSON: <html><body>Log in</body></html>", "not_json"),
-        (b"[1]", "the answer is not JSON: [1]", "not_json"),
+        (b"<html><body>Log in</body></html>", "the answer is not JSON: Log in", "not_json"),
+        (b"[1]", "the answer is JSON, but not an object", "not_json"),
         (b'{"error":{"message":"no","code":7}}', "no", "7"),
         (b'{"detail":"no"}', "no", None),
         (b"", None, None),
@@ -139,6 +139,24 @@ def test_a_body_that_is_no_answer(body, error, code):
         decoder.feed(body)
         assert decoder.end() == []
         assert (decoder.facts.error, decoder.facts.error_code) == (error, code)
+
+
+@pytest.mark.parametrize("size", [1, 60, -1])
+def test_a_whole_answer_that_is_cut_is_no_error_of_the_servers_and_is_never_shown(size):
+    body = json.dumps(WHOLE).encode()[:size]
+    for decoder in (WholeDecoder("auto"), StreamDecoder("auto")):
+        decoder.feed(b"\xef\xbb\xbf\n" + body)
+        assert decoder.end() == []
+        facts = decoder.facts
+        assert (facts.error, facts.finish_reason) == (None, None)
+        assert (facts.stray, facts.stray_text) == (1, f"broken JSON, {len(body)} bytes")
+
+
+def test_an_event_that_cannot_be_read_is_shown_unless_it_may_be_half_an_answer():
+    for data, shown in ((b'{"choices":[{"delta":{"content":"very secret', "broken JSON, 44 bytes"), (b"busy", "busy")):
+        decoder = StreamDecoder("auto")
+        assert decoder.feed(b"data: %b\n\n" % data + sse(event({"content": "a"}))) == [Chunk(Kind.ANSWER, "a")]
+        assert decoder.facts.stray_text == shown
 
 
 def test_one_json_object_where_a_stream_was_ordered_is_read_at_its_end():
