@@ -46,8 +46,7 @@ def command(source: str, workers: int, repeat: int, runs: Path, as_json: bool, q
 def _run(scenario: Scenario, base: Path, runs: Path, workers: int, *, plain: bool, quiet: bool) -> Ran:
     # With --json and --quiet standard output is the result's alone; progress goes to standard error.
     console = Console(stderr=plain or quiet)
-    total_s = None if scenario.duration is None else scenario.duration / 1e9
-    watch = view(console, total_s, quiet=quiet)
+    watch = view(console, quiet=quiet)
     try:
         return run(scenario, base=base, runs=runs, view=watch, workers=workers)
     finally:

@@ -32,24 +32,22 @@ class Quiet:
 class Lines(Quiet):
     """A line every few seconds: for logs."""
 
-    def __init__(self, console: Console, total_s: float | None) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._total_s = total_s
         self._due_ns = clock.monotonic_ns()
 
     def show(self, summary: Summary, phase: str) -> None:
         """Print a line where it is time for one."""
         if summary.elapsed_ns and clock.monotonic_ns() >= self._due_ns:
             self._due_ns = clock.monotonic_ns() + LINE_NS
-            self._console.print(Text(f"{phase} | {live_line(summary, self._total_s)}"), soft_wrap=True)
+            self._console.print(Text(f"{phase} | {live_line(summary, _window_s(summary))}"), soft_wrap=True)
 
 
 class Block(Quiet):
     """One block that is redrawn in place."""
 
-    def __init__(self, console: Console, total_s: float | None) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._total_s = total_s
         self._due_ns = 0
         # Drawn by us, twice a second: a thread of its own would draw while the collector merges.
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -59,7 +57,7 @@ class Block(Quiet):
         """Redraw where it is time to."""
         if clock.monotonic_ns() >= self._due_ns:
             self._due_ns = clock.monotonic_ns() + REDRAW_NS
-            self._live.update(live_block(summary, self._total_s), refresh=True)
+            self._live.update(live_block(summary, _window_s(summary)), refresh=True)
 
     def close(self) -> None:
         """Take the block away: the tables follow."""
@@ -67,8 +65,14 @@ class Block(Quiet):
         self._live.stop()
 
 
-def view(console: Console, total_s: float | None, *, quiet: bool) -> Quiet:
+def _window_s(summary: Summary) -> float | None:
+    """Return how long arrivals go on, warmup and cooldown included; None where requests end them."""
+    drain = summary.run.stages[-1]
+    return None if drain.follows is not None else drain.start_ns / 1e9
+
+
+def view(console: Console, *, quiet: bool) -> Quiet:
     """Choose what suits the place where the output goes."""
     if quiet:
         return Quiet(console)
-    return Block(console, total_s) if console.is_terminal else Lines(console, total_s)
+    return Block(console) if console.is_terminal else Lines(console)
