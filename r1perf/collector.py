@@ -143,10 +143,13 @@ class Collector:
             return
         if worker in self._running:
             self._running.discard(worker)
-            self._view.note(f"worker {worker} was lost: {how}")
+            self._note(f"worker {worker} was lost: {how}")
             self._reason = self._reason or f"worker {worker} was lost: {how}"
             for taken in recover_worker(self.summary, self._order.folder, worker):
                 self._keep(taken)
+            if lost := self.summary.losses(worker):
+                newest = max(self._merged.values(), default=0)
+                self._pending.setdefault(newest, Interval(newest)).lose(lost)
             self.summary.lose(worker)
             self._check_over()
 
@@ -158,14 +161,14 @@ class Collector:
             return
         if self._interrupts == 1:
             seconds = INTERRUPT_DRAIN_NS // 10**9
-            self._view.note(f"interrupted: waiting up to {seconds} s for what is in flight; once more to stop at once")
+            self._note(f"interrupted: waiting up to {seconds} s for what is in flight; once more to stop at once")
         self._halt(INTERRUPT_DRAIN_NS if self._interrupts == 1 else 0)
 
     def stop(self, reason: str) -> None:
         """End the run early, in order, for a reason."""
         if self._reason is None:
             self._reason = reason
-            self._view.note(f"stopping: {reason}")
+            self._note(f"stopping: {reason}")
         self._halt(None)
 
     def tick(self) -> None:
@@ -180,6 +183,12 @@ class Collector:
         now_ns = clock.monotonic_ns()
         return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > SILENCE_NS]
 
+    def _note(self, sentence: str) -> None:
+        """Tell people and sinks."""
+        self._view.note(sentence)
+        for sink in self._sinks:
+            sink.note(sentence)
+
     # --- Phases ---
 
     def _phase(self) -> str:
@@ -193,7 +202,7 @@ class Collector:
             return
         self._ready[worker] = ready
         for note in ready.notes if len(self._ready) == 1 else ():
-            self._view.note(note)
+            self._note(note)
         first = self._ready[min(self._ready)]
         if ready.digest != first.digest:
             self._refuse(

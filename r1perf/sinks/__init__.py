@@ -14,5 +14,8 @@ class Sink(Protocol):
     def write(self, interval: Interval) -> None:
         """Take one interval of all workers. Late data of an interval comes again, alone, as another Interval of the same k."""
 
+    def note(self, sentence: str) -> None:
+        """Take an event that people were told of: a warning, a stop; may come before `open`."""
+
     def close(self, document: Document) -> None:
         """Take the end of the run, flush, and finish; called once, whatever happened before."""

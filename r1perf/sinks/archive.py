@@ -77,6 +77,9 @@ class ArchiveSink:
             tag = f"{metric}.{workload}.{self._stages.get(stage, stage)}"
             tagged.setdefault(tag, Counts()).add(counts)
 
+    def note(self, sentence: str) -> None:
+        """Keep nothing: why a run ended is in `run.json`."""
+
     def close(self, document: Document) -> None:
         """Finish the log and replace `run.json`; where the log cannot be finished, `run.json` is still tried."""
         try:

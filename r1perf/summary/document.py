@@ -138,7 +138,7 @@ def document(
         engine=run.engine,
         started=clock.utc(run.started_ns).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         started_ns=run.started_ns,
-        elapsed_s=summary.elapsed_ns / 1e9,
+        elapsed_s=summary.covered_ns / 1e9,
         interval_ns=run.interval_ns,
         workers=run.workers or tuple(sorted(summary.health)),
         counts=_outcomes(summary),

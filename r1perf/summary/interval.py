@@ -3,6 +3,7 @@
 from typing import Self
 
 from r1perf.histogram import Counts
+from r1perf.result import Outcome
 from r1perf.snapshot import Health, Snapshot
 
 Key = tuple[str, str, int]
@@ -12,7 +13,7 @@ Key = tuple[str, str, int]
 class Interval:
     """Interval `k`: [t0 + k D, t0 + (k+1) D). Adding snapshots is addition: any order, any grouping, same result."""
 
-    __slots__ = ("counters", "health", "in_flight", "k", "series")
+    __slots__ = ("counters", "ended", "health", "in_flight", "k", "series")
 
     def __init__(self, k: int) -> None:
         self.k = k
@@ -20,6 +21,7 @@ class Interval:
         self.counters: dict[Key, int] = {}
         self.in_flight: dict[str, int] = {}
         self.health: dict[str, Health] = {}
+        self.ended: dict[int, int] = {}  # offsets of the ends of stages that ended in it, the latest of all workers
 
     @classmethod
     def of(cls, *snapshots: Snapshot) -> Self:
@@ -35,6 +37,14 @@ class Interval:
         for workload, n in snapshot.in_flight:
             self.in_flight[workload] = self.in_flight.get(workload, 0) + n
         self.health[snapshot.worker] = snapshot.health
+        for stage, offset_ns in snapshot.ended:
+            self.ended[stage] = max(offset_ns, self.ended.get(stage, 0))
+
+    def lose(self, lost: dict[tuple[str, int], int]) -> None:
+        """Count requests of a dead worker, by workload and stage, as `lost`."""
+        for (workload, stage), n in lost.items():
+            key = (f"outcome.{Outcome.LOST}", workload, stage)
+            self.counters[key] = self.counters.get(key, 0) + n
 
 
 def add_counts(snapshot: Snapshot, series: dict[Key, Counts], counters: dict[Key, int]) -> None:

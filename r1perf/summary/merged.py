@@ -21,10 +21,14 @@ _REASON = "reason."
 
 
 class Summary:
-    """The merged snapshots of a run. Every (worker, k) counts once; the order of merging does not matter."""
+    """The merged snapshots of a run, or of its part from `since_ns` (after t0) on, when only snapshots of that part are merged.
 
-    def __init__(self, run: Run) -> None:
+    Every (worker, k) counts once; the order of merging does not matter.
+    """
+
+    def __init__(self, run: Run, since_ns: int = 0) -> None:
         self.run = run
+        self.since_ns = since_ns
         self.stages: list[Stage] = list(run.stages)
         self.intervals: dict[int, Interval] = {}  # the latest KEPT
         self.health: dict[str, dict[int, Health]] = {}  # by worker and interval
@@ -63,18 +67,20 @@ class Summary:
         """Count the requests of a worker that became due and have no outcome yet."""
         return sum(self._pending.get(worker, {}).values())
 
+    def losses(self, worker: str) -> dict[tuple[str, int], int]:
+        """Return those requests by workload and stage: what `lose` counts."""
+        return {key: n for key, n in self._pending.get(worker, {}).items() if n > 0}
+
     def lose(self, worker: str) -> int:
         """Count what a dead worker still had due or in flight as `lost`; return how many. Nothing happens the second time."""
         if worker in self._lost:
             return 0
         self._lost.add(worker)
-        total = 0
-        for (workload, stage), n in self._pending.get(worker, {}).items():
-            if n > 0:
-                key = (_OUTCOME + Outcome.LOST, workload, stage)
-                self.counters[key] = self.counters.get(key, 0) + n
-                total += n
-        return total
+        losses = self.losses(worker)
+        for (workload, stage), n in losses.items():
+            key = (_OUTCOME + Outcome.LOST, workload, stage)
+            self.counters[key] = self.counters.get(key, 0) + n
+        return sum(losses.values())
 
     def counts(self, metric: str, workload: str | None = None, stage: int | None = None) -> Counts:
         """Return a metric's counts, of one workload or all, of one stage, the judged ones (None) or `ALL`."""
@@ -120,12 +126,17 @@ class Summary:
 
     @property
     def elapsed_ns(self) -> int:
-        """How much of the run has been merged, from t0."""
+        """How far the run has been merged, from t0."""
         interval_ns = self.run.interval_ns
         return max(
             (k * interval_ns + min(health.wall_ns, interval_ns) for mine in self.health.values() for k, health in mine.items()),
             default=0,
         )
+
+    @property
+    def covered_ns(self) -> int:
+        """How much of the run has been merged."""
+        return max(self.elapsed_ns - self.since_ns, 0)
 
     @property
     def in_flight(self) -> int:
@@ -143,7 +154,7 @@ class Summary:
         base = 0 if stage.follows is None else self.ended.get(stage.follows)
         if base is None:
             return None
-        begin, end = base + stage.start_ns, self.ended.get(stage.index)
+        begin, end = max(base + stage.start_ns, self.since_ns), self.ended.get(stage.index)
         if end is None:
             end = self.elapsed_ns if stage.end_ns is None else min(base + stage.end_ns, self.elapsed_ns)
         return (begin, end) if end > begin else None

@@ -75,7 +75,7 @@ def cost(summary: Summary) -> Cost | None:
         per_1m = _token_cost(summary, None) / tokens * 1e6 if tokens else None
         basis = "tokens"
     elif price.gpu_hour is not None and gpus:
-        usd = price.gpu_hour * gpus * summary.elapsed_ns / 3.6e12
+        usd = price.gpu_hour * gpus * summary.covered_ns / 3.6e12
         window_ns = sum(end - begin for begin, end in summary.windows())
         tokens = summary.counter("window_output_tokens")
         per_1m = price.gpu_hour * gpus * window_ns / 3.6e12 / tokens * 1e6 if tokens else None
@@ -88,12 +88,11 @@ def cost(summary: Summary) -> Cost | None:
 
 def little(summary: Summary) -> Little | None:
     """Return both sides of Little's law; None before anything was in flight."""
-    elapsed_ns = summary.elapsed_ns
-    levels = summary.levels((0, elapsed_ns + summary.run.interval_ns))
+    levels = summary.levels((summary.since_ns, summary.elapsed_ns + summary.run.interval_ns))
     busy_ns = summary.counter("busy_ns", stage=ALL)
     if not levels or not busy_ns:
         return None
-    return Little(in_flight_mean=sum(levels) / len(levels), from_residence=busy_ns / elapsed_ns)
+    return Little(in_flight_mean=sum(levels) / len(levels), from_residence=busy_ns / summary.covered_ns)
 
 
 def _token_cost(summary: Summary, stage: int | None) -> float:

@@ -19,7 +19,7 @@ class Memory:
     """A sink that remembers; `fails` makes its writes raise."""
 
     def __init__(self, fails=False):
-        self.run, self.intervals, self.document, self.fails = None, [], None, fails
+        self.run, self.intervals, self.document, self.fails, self.notes, self.lost = None, [], None, fails, [], 0
 
     def open(self, run):
         self.run = run
@@ -28,6 +28,10 @@ class Memory:
         if self.fails:
             raise ArchiveError("the disk is full")
         self.intervals.append((interval.k, interval.counters.get(("scheduled", "w", 0), 0)))
+        self.lost += interval.counters.get(("outcome.lost", "w", 0), 0)
+
+    def note(self, sentence):
+        self.notes.append(sentence)
 
     def close(self, document):
         self.document = document
@@ -180,6 +184,7 @@ def test_a_lost_workers_requests_are_lost_and_the_others_go_on(tmp_path):
     assert verdict.code == 3
     assert verdict.document.counts == {"scheduled": 6, "ok": 3, "lost": 3, "in_flight": 0}
     assert verdict.sentence == "worker 0 was lost: killed by SIGKILL"
+    assert bench.sinks[0].lost == 3
 
 
 def test_the_first_interrupt_drains_and_the_second_cuts(tmp_path):
@@ -241,7 +246,7 @@ def test_the_error_limit_holds_over_all_workers(tmp_path):
     bench.report("1", taken("1", 0, 9, server_error=2))
     bench.collector.tick()
     assert [w for w, _ in bench.told(messages.Halt)] == ["0", "1"]
-    assert bench.view.notes == ["stopping: 5 requests have failed, and `stop.errors` is 5"]
+    assert bench.view.notes == bench.sinks[0].notes == ["stopping: 5 requests have failed, and `stop.errors` is 5"]
 
 
 @pytest.mark.parametrize(("failed", "stops"), [(3, False), (7, True)])

@@ -387,3 +387,19 @@ def test_the_bound_of_schedule_delay_follows_the_tightest_limit(limit_ms, valid)
 def test_while_a_run_goes_on_its_counts_need_not_add_up():
     going = merged(snapshot(counters=[Counter("scheduled", "chat", 1, 9)]))
     assert (validity(going, ended=False).valid, validity(going).valid) == (True, False)
+
+
+def test_a_part_of_a_run_has_windows_and_rates_of_its_own():
+    snapshots = play(traffic(), seconds=50)
+    whole, part = Summary(a_run()), Summary(a_run(), since_ns=20 * S)
+    for taken in snapshots:
+        whole.merge(taken)
+        if 20 <= taken.k < 30:
+            part.merge(taken)
+    steady = STAGES[2]
+    assert (part.window(STAGES[1]), part.window(steady), part.covered_ns) == (None, (20 * S, 30 * S), 10 * S)
+    assert whole.window(steady) == (15 * S, 40 * S)
+    assert rates(part).seconds == 10
+    assert document(part).elapsed_s == 10
+    inside = sum(c.n for taken in snapshots[20:30] for c in taken.counters if c.name == "completed" and c.stage == 2)
+    assert rates(part).requests_per_s == inside / 10
