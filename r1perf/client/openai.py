@@ -17,6 +17,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
@@ -36,6 +37,9 @@ from r1perf.target import Call, Target
 if TYPE_CHECKING:
     import httpx2
     import openai
+
+_EXCHANGE: ContextVar["_Exchange"] = ContextVar("_EXCHANGE")
+"""The exchange of the task that runs: each task has a context of its own."""
 
 _IDLE_SECONDS = 4.0  # a server's keep-alive timeout is 5 s at the least that is common
 
@@ -127,6 +131,7 @@ def open_openai(
         transport=transport,
         timeout=timeout,
         follow_redirects=False,
+        event_hooks={"response": [_note_head]},
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_SECONDS),
     )
     sdk = openai.OpenAI(
@@ -170,6 +175,11 @@ def _warm_up(sdk: "openai.OpenAI", target: Target, headers: dict[str, Any]) -> N
             event.to_dict(warnings=False)
 
 
+def _note_head(response: "httpx2.Response") -> None:
+    """Take a response's head when it comes: where the answer is not streamed the SDK shows it only with the whole body."""
+    _EXCHANGE.get()._head(response)
+
+
 class _Exchange:
     """One request in the SDK's hands; `run` is its task, and never raises but `Cancelled`."""
 
@@ -188,12 +198,12 @@ class _Exchange:
         """Send, read to the end, and keep what happened."""
         import openai
 
+        _EXCHANGE.set(self)
         try:
             for event in self._events(create, arguments):
                 chunks = self._decoder.read(event)
                 self._reading.take(self._loop.now_ns(), chunks)
         except openai.APIStatusError as error:
-            self._head(error.response)
             self.end(*self._dialect.refusal(error.status_code, self._headers, error.response.content))
         except openai.APIConnectionError as error:
             self.end(*self._broken(error))
@@ -209,12 +219,12 @@ class _Exchange:
         """Give each event as the SDK parsed it."""
         answer = create(**arguments)
         if "stream" not in arguments:
-            self._head(answer.http_response)
             whole = answer.parse()
-            yield {"error": f"the answer is not JSON: {whole}"} if isinstance(whole, str) else whole.to_dict(warnings=False)
+            yield (
+                {"error": f"the answer is not JSON: {unread(whole)}"} if isinstance(whole, str) else whole.to_dict(warnings=False)
+            )
             return
         try:
-            self._head(answer.response)
             for event in answer:
                 yield event.to_dict(warnings=False)
         finally:

@@ -216,6 +216,23 @@ def test_an_answer_that_is_not_streamed():
     assert "stream" not in json.loads(transport.requests[0].content)
 
 
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        ([WHOLE[:60], httpx2.RemoteProtocolError("cut")], "eof"),
+        ([httpx2.ReadError("cut")], "eof"),  # the head was all that came
+        ([WHOLE[:60]], "malformed"),
+    ],
+)
+def test_an_answer_that_is_not_streamed_and_breaks_had_begun(pieces, reason):
+    where = Target(url=PLAIN.url, model="m", stream=False)
+    steps = [(10 * MS, b""), *((10 * MS, piece) for piece in pieces)]
+    reply, _, start_ns, _ = send(where, steps, headers={"content-type": "application/json"})
+    assert ended(reply, start_ns) == ("stream_broken", reason, 10 * len(steps))
+    assert (reply.result.status, reply.result.head_ns) == (200, start_ns)
+    assert "reasoning" not in reply.result.message  # no part of the answer
+
+
 def test_what_is_sent_is_the_dialects_body_path_and_headers():
     where = Target(
         url="https://res.services.ai.azure.com/models", model="deepseek-r1", provider="azure", headers={"X-Team": "serving"},
