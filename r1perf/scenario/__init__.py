@@ -5,13 +5,16 @@ from r1perf.scenario.model import SIMULATED, Drain, ErrorRate, Scenario, Sla, St
 from r1perf.scenario.resolve import resolved
 from r1perf.scenario.schema import schema
 from r1perf.scenario.shorthands import Shorthands
+from r1perf.scenario.sinks import InfluxDb, Sinks
 
 __all__ = [
     "SIMULATED",
     "Drain",
     "ErrorRate",
+    "InfluxDb",
     "Scenario",
     "Shorthands",
+    "Sinks",
     "Sla",
     "Stop",
     "folder",

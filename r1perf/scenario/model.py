@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from r1perf.arrivals import AnyArrivals, Stream
 from r1perf.datasets import Items
 from r1perf.errors import DatasetError, ScenarioError
+from r1perf.scenario.sinks import Sinks
 from r1perf.schedule import Plan, Share, plan
 from r1perf.target import Name, Positive, Target
 from r1perf.units import Duration, Tokens
@@ -77,7 +78,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     drain: Drain = Drain()
     sla: Sla = Sla()
     labels: dict[str, str] = {}
-    sinks: dict[Name, dict[str, Any]] = {}
+    sinks: Sinks = Sinks()
 
     def items(self, base: Path | None = None, salt: str = "") -> dict[str, Items]:
         """Load every workload's dataset; raises DatasetError naming the workload.

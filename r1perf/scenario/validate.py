@@ -25,6 +25,7 @@ def validate(scenario: Scenario) -> None:
     _stages(scenario)
     _window(scenario)
     _limits(scenario)
+    _sinks(scenario)
 
 
 def processes(scenario: Scenario) -> Iterator[tuple[str, AnyStage]]:
@@ -149,6 +150,27 @@ def _window(scenario: Scenario) -> None:
         raise ScenarioError(
             "duration", "is missing, and so is `requests`: one of the two ends the run (--duration 5m, --requests 400)"
         )
+
+
+def _sinks(scenario: Scenario) -> None:
+    influxdb = scenario.sinks.influxdb
+    if influxdb is None:
+        return
+    if influxdb.url is not None:
+        parts = urlsplit(influxdb.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ScenarioError("sinks.influxdb.url", f'"{influxdb.url}" is not a url such as "http://127.0.0.1:8086"')
+        if parts.username or parts.password:
+            raise ScenarioError(
+                "sinks.influxdb.url", "must not carry a user or password; name the token's variable in `sinks.influxdb.token_env`"
+            )
+    if _ENV_NAME.fullmatch(influxdb.token_env) is None:
+        raise ScenarioError("sinks.influxdb.token_env", "must be the name of an environment variable, never the token itself")
+    for key in ("interval", "timeout"):
+        if getattr(influxdb, key) == 0:
+            raise ScenarioError(f"sinks.influxdb.{key}", "must be greater than 0")
+    if influxdb.interval < scenario.interval:
+        raise ScenarioError("sinks.influxdb.interval", f"must not be shorter than the run's `interval`, {scenario.interval}")
 
 
 def _limits(scenario: Scenario) -> None:

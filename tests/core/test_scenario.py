@@ -19,8 +19,10 @@ from r1perf.errors import UsageError
 from r1perf.scenario import (
     Drain,
     ErrorRate,
+    InfluxDb,
     Scenario,
     Shorthands,
+    Sinks,
     Sla,
     Stop,
     folder,
@@ -134,7 +136,7 @@ def test_every_key_is_read(path):
         )),
         stop=Stop(100, ErrorRate(0.5, D("10s")), 5.0, Tokens(1 << 20)), drain=Drain("90s"),
         sla=Sla(("p95(ttft) < 800ms", "p99(itl){workload=chat} < 60ms during steady", "error_rate < 1%")),
-        labels={"commit": "4f2a"}, sinks={"influxdb": {"url": "http://localhost:8086"}},
+        labels={"commit": "4f2a"}, sinks=Sinks(influxdb=InfluxDb(url="http://localhost:8086")),
     )  # fmt: skip
     assert (made.drain.limit_ns, Drain().limit_ns) == (90 * 10**9, None)
 
@@ -181,7 +183,9 @@ scenarios = st.builds(
     arrivals=open_processes | st.lists(open_processes | st.builds(Closed, sessions=st.integers(1, 99), think_time=durations, duration=durations), min_size=1, max_size=3).map(lambda s: Stages(stages=tuple(s))),
     stop=st.builds(Stop, errors=maybe(st.integers(1, 10**9)), error_rate=maybe(st.builds(ErrorRate, st.floats(0.01, 0.99), durations))),
     drain=st.builds(Drain, mode=durations.map(str) | st.just("finish")),
-    labels=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2), sinks=st.dictionaries(names, bodies, max_size=2),
+    labels=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2), sinks=st.builds(Sinks, influxdb=maybe(st.builds(
+        InfluxDb, url=maybe(st.text()), org=maybe(st.text()), bucket=maybe(st.text()), token_env=st.text(), interval=durations,
+        timeout=durations, deadline=durations, spool_mb=st.integers(1, 10**6)))),
 )  # fmt: skip
 
 
