@@ -11,12 +11,14 @@ class Limits(msgspec.Struct, frozen=True):
 
     cost: float | None = None  # USD
     output_tokens: int | None = None
+    requests: int | None = None
 
     def share(self, shards: int) -> "Limits":
         """Return one worker's equal share: each holds its own, so that all together never pass the whole."""
         return Limits(
             cost=None if self.cost is None else self.cost / shards,
             output_tokens=None if self.output_tokens is None else self.output_tokens // shards,
+            requests=None if self.requests is None else self.requests // shards,
         )
 
 
@@ -45,11 +47,15 @@ class Budget:
         self._spent = Hold(0.0, 0)
         self._held = Hold(0.0, 0)
         self._holds = 0
+        self._requests = 0
 
     def reserve(self, call: Call) -> "Hold | str":
-        """Reserve one request; return its hold, or the sentence that says which limit it could pass."""
+        """Reserve one request; return its hold, or the sentence that says which limit it could pass or has reached."""
         limits = self._limits
+        if limits.requests is not None and self._requests >= limits.requests:
+            return f"the limit of {limits.requests:,} requests is reached"
         if limits.cost is None and limits.output_tokens is None:
+            self._requests += 1
             return NOTHING
         most = call.output_tokens or call.max_tokens
         if most is None:
@@ -69,6 +75,7 @@ class Budget:
             )
         self._held = Hold(self._held.cost + hold.cost, self._held.output_tokens + hold.output_tokens)
         self._holds += 1
+        self._requests += 1
         return hold
 
     def settle(self, hold: Hold, result: Result) -> None:

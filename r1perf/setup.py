@@ -47,7 +47,7 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
     target = scenario.target
     key = api_key(target)
     items = loop.offload(scenario.items, Path(assign.base), assign.run_id)
-    plan = loop.offload(scenario.plan, items)
+    plan = loop.offload(scenario.plan, items, Path(assign.base))
     sources = {name: WorkloadSource(workload, items[name], target) for name, workload in scenario.workload.items()}
     for source in sources.values():
         check_length(target, source.items.conversation(0).turns[0].output_tokens)
@@ -79,7 +79,7 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
         seed=scenario.seed,
         record_chunks=scenario.record_chunks,
         max_in_flight=max(1, target.max_in_flight // assign.shards),
-        limits=Limits(scenario.stop.cost, scenario.stop.output_tokens).share(assign.shards),
+        limits=Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards),
         price=target.price,
         drain_ns=scenario.drain.limit_ns,
         stop_errors=scenario.stop.errors,

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from r1perf.arrivals import AnyArrivals, Stream
+from r1perf.arrivals import AnyArrivals, AnyStage, Stages, Stream, Trace
 from r1perf.datasets import Items
 from r1perf.errors import DatasetError, ScenarioError
 from r1perf.scenario.sinks import Sinks
@@ -34,13 +34,14 @@ class ErrorRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hard limits: the run takes no new arrivals once one is reached. `cost` is in USD.
 
-    For cost and tokens what is in flight counts at its `max_tokens`, so that the limits are never passed.
+    For cost and tokens what is in flight counts at its `max_tokens`, so that the limits are never passed; `requests` are those sent.
     """
 
     errors: Count | None = None
     error_rate: ErrorRate | None = None
     cost: Positive | None = None
     output_tokens: Tokens | None = None
+    requests: Count | None = None
 
 
 class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,16 +95,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise DatasetError(f"`workload.{name}.dataset`: {error}") from error
         return loaded
 
-    def plan(self, items: Mapping[str, Items]) -> Plan:
-        """Plan the whole run; `items` are the loaded datasets, which know how many turns a conversation has."""
-        shares = {
-            name: Share(workload.share, workload.arrivals, max(items[name].expected.turns, 1.0))
-            for name, workload in self.workload.items()
-        }
+    def plan(self, items: Mapping[str, Items], base: Path | None = None) -> Plan:
+        """Plan the whole run; `items` are the loaded datasets, which know how many turns a conversation has.
+
+        `base` is the folder that relative names of traces start from; raises DatasetError where one cannot be read.
+        """
+        shares = {}
+        for name, workload in self.workload.items():
+            own = None if workload.arrivals is None else _located(workload.arrivals, base, f"workload.{name}.arrivals")
+            shares[name] = Share(workload.share, own, max(items[name].expected.turns, 1.0))
+        main: AnyArrivals | None = self.arrivals
+        if isinstance(main, Stages):
+            stages = (_located(stage, base, f"arrivals.stages[{index}]") for index, stage in enumerate(main.stages))
+            main = msgspec.structs.replace(main, stages=tuple(stages))
+        elif main is not None:
+            main = _located(main, base, "arrivals")
         return plan(
-            shares, self.arrivals, seed=self.seed, duration=self.duration, requests=self.requests, warmup=self.warmup,
+            shares, main, seed=self.seed, duration=self.duration, requests=self.requests, warmup=self.warmup,
             cooldown=self.cooldown,
         )  # fmt: skip
+
+
+def _located(process: AnyStage, base: Path | None, path: str) -> AnyStage:
+    """Return a process as it is planned: that of a trace with its file found, and with an end."""
+    if not isinstance(process, Trace):
+        return process
+    try:
+        return process.located(base or Path())
+    except DatasetError as error:
+        raise DatasetError(f"`{path}`: {error}") from error
 
 
 def simulated(url: str) -> tuple[str, dict[str, str]] | None:

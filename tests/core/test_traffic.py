@@ -200,6 +200,21 @@ def test_the_cost_limit_counts_input_at_one_token_a_byte():
     ]
 
 
+def test_the_request_limit_is_a_ceiling():
+    ran = drive(constant(), duration=Duration.seconds(10), client={"service_ms": 50}, limits=Limits(requests=7))
+    assert len(ran.client.sent) == ran.counters["scheduled"] == 7
+    assert ran.limits == ["the limit of 7 requests is reached"]
+
+
+def test_the_request_limit_holds_beside_a_cost_limit_and_is_shared_out():
+    limits = Limits(cost=1e9, requests=7).share(2)
+    assert limits.requests == 3
+    ran = drive(
+        constant(), duration=Duration.seconds(10), client={"service_ms": 50}, limits=limits, price=Price(output_per_1m=1.0)
+    )
+    assert len(ran.client.sent) == 3
+
+
 @settings(max_examples=60)
 @given(
     outcomes=st.dictionaries(
