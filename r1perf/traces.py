@@ -13,6 +13,7 @@ import hashlib
 from calendar import timegm
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -68,18 +69,28 @@ class _Recorded(msgspec.Struct):
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace file; raises DatasetError with file, line and reason."""
+    """Read a trace file; raises DatasetError with file, line and reason.
+
+    Arrivals and lengths of one run ask for the same file several times: it is read once, as long as it stays as it is.
+    """
     try:
         if not path.is_file():
             raise DatasetError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            file.seek(0)
-            first = file.readline()
-        kind, rows = _json_rows(path) if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else _csv_rows(path)
-        return _trace(path, kind, rows, digest)
+        now = path.stat()
+        return _read(path, now.st_size, now.st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path}: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, size: int, mtime_ns: int) -> Trace:
+    """Read a file in the state that its size and time stand for."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        first = file.readline()
+    kind, rows = _json_rows(path) if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else _csv_rows(path)
+    return _trace(path, kind, rows, digest)
 
 
 def _trace(path: Path, kind: Format, rows: Iterator[_Row], digest: str) -> Trace:

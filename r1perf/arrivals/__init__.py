@@ -8,6 +8,7 @@ from r1perf.arrivals.open import Open
 from r1perf.arrivals.poisson import Poisson
 from r1perf.arrivals.ramp import Ramp
 from r1perf.arrivals.stages import AnyOpen, AnyStage, Stages
+from r1perf.arrivals.trace import Trace
 
 AnyArrivals = AnyStage | Stages
 
@@ -26,4 +27,5 @@ __all__ = [
     "Ramp",
     "Stages",
     "Stream",
+    "Trace",
 ]

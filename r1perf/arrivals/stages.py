@@ -9,8 +9,9 @@ from r1perf.arrivals.constant import Constant
 from r1perf.arrivals.gamma import Gamma
 from r1perf.arrivals.poisson import Poisson
 from r1perf.arrivals.ramp import Ramp
+from r1perf.arrivals.trace import Trace
 
-AnyOpen = Constant | Poisson | Gamma | Ramp
+AnyOpen = Constant | Poisson | Gamma | Ramp | Trace
 AnyStage = AnyOpen | Closed
 
 

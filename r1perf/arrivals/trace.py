@@ -1,10 +1,8 @@
 """Arrivals at the times of recorded traffic."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 
 from r1perf.arrivals.base import Seconds, Stream
 from r1perf.arrivals.open import Open
@@ -20,7 +18,7 @@ class Trace(Open, frozen=True, kw_only=True, tag="trace"):
 
     `start`, `length`, `speed` and `rate` choose what is replayed (`r1perf.replay`); they mean what they mean in a dataset of kind
     `trace`, so a workload with both and equal values gives every arrival its own lengths. Bursts and lulls are the trace's, and
-    the same for every seed.
+    the same for every seed. A conversation begins where the trace had a request, whatever `per` says.
     """
 
     file: str
@@ -29,20 +27,19 @@ class Trace(Open, frozen=True, kw_only=True, tag="trace"):
     speed: Positive = 1.0
     rate: Rate | None = None
 
-    def resolved(self, base: Path) -> "Trace":
-        """Return it with an absolute file, and ending with the replay where neither duration nor requests end it before.
+    def located(self, base: Path) -> "Trace":
+        """Return it with an absolute file, and ending with the replay where nothing ends it before.
 
         Raises DatasetError with file, line and reason.
         """
         found = msgspec.structs.replace(self, file=str(base / Path(self.file).expanduser()))
-        changed: dict[str, Any] = {}
-        if self.duration is None and self.requests is None:
-            changed["duration"] = Duration(found._replay().length_ns)
-        return msgspec.structs.replace(found, **changed)
+        whole = found._replay().length_ns
+        return msgspec.structs.replace(found, duration=Duration(min(whole, self.duration or whole)))
 
     def times(self, stream: Stream, *, until: float, count: int | None, turns: float) -> Seconds:
-        """Return the replay's times; a conversation begins where the trace had a request, whatever `per` says."""
-        times: Seconds = self._replay().offsets_ns / np.float64(1e9)
+        """Return the replay's times."""
+        # Half a ns more, so that whole ns are found again when a float's seconds are cut to them.
+        times: Seconds = (self._replay().offsets_ns + 0.5) / 1e9
         return times[times < until][:count]
 
     def rates(self) -> tuple[Rate, Rate]:

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import numpy as np
 
-from r1perf.arrivals import Ramp
+from r1perf.arrivals import Ramp, Trace
 from r1perf.check.expect import Needs, Speed, needs, time_text
 from r1perf.datasets import Items
+from r1perf.datasets.trace import TraceLengths
 from r1perf.scenario import Scenario
 from r1perf.scenario.validate import processes
 from r1perf.schedule import Plan, Sessions, Stage
@@ -182,6 +183,7 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
     for path, process in processes(scenario):
         if isinstance(process, Ramp) and not process.start and scenario.warmup and path in ("arrivals", "arrivals.stages[0]"):
             yield f"`{path}.start` is 0, so the warmup in front of it sends nothing"
+    yield from _traces(scenario)
     for name, need in wanted.items():
         room = scenario.workload[name].max_tokens
         if need.most_output_tokens is None:
@@ -216,3 +218,22 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
         yield f"`requests` = {scenario.requests:,} counts expected turns: conversations differ in length, so the run will have about as many"
     if not any(row.judged for row in rows):
         yield "no request falls into a judged stage: there will be nothing to report"
+
+
+def _traces(scenario: Scenario) -> Iterator[str]:
+    """Tell where lengths and arrivals are of traces and do not belong together, row by row."""
+    sharing = [name for name, workload in scenario.workload.items() if workload.share]
+    for name, workload in scenario.workload.items():
+        arrivals = scenario.arrivals if workload.arrivals is None else workload.arrivals
+        dataset = workload.dataset
+        if not isinstance(dataset, TraceLengths) or not isinstance(arrivals, Trace):
+            continue
+        apart = [key for key in ("file", "start", "length", "speed", "rate") if getattr(dataset, key) != getattr(arrivals, key)]
+        if apart:
+            keys = " and ".join(f"`{key}`" for key in apart)
+            yield f"{name}: arrivals and lengths are of different replays ({keys} differ): no arrival meets its own lengths"
+        elif workload.arrivals is None and len(sharing) > 1:
+            yield (
+                f"{name}: its share of the trace's arrivals takes the trace's lengths in order, so no arrival meets its own; "
+                f"give the workload arrivals of its own for that"
+            )

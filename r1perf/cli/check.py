@@ -18,9 +18,10 @@ def command(source: str, **laid: Any) -> None:
     """Validate SCENARIO and print its plan: arrivals, tokens, what will be in flight, money, warnings. Nothing is sent."""
     scenario = read(source, **laid)
     api_key(scenario.target)
-    items = scenario.items(folder(source))
+    base = folder(source)
+    items = scenario.items(base)
     for loaded in items.values():
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
     console = Console()
-    for part in render(check(scenario, items, scenario.plan(items))):
+    for part in render(check(scenario, items, scenario.plan(items, base))):
         console.print(part)

@@ -59,14 +59,30 @@ def _rate(raw: dict[str, Any], rate: str) -> None:
     if any(part.get("kind") == "closed" for part in parts) or not parts:
         _replace(raw, {"kind": "poisson", "rate": rate})
         return
-    if len(parts) == 1 and "rate" in parts[0]:
+    if len(parts) == 1 and ("rate" in parts[0] or parts[0].get("kind") == "trace"):
         parts[0]["rate"] = rate
+        if parts[0].get("kind") == "trace":
+            _rate_of_lengths(raw, parts[0], rate)
         return
-    rates = [(part, key, _parsed(str(part[key]))) for part in parts for key in ("rate", "start", "end") if key in part]
+    rates = [(part, key, _parsed(str(part[key]))) for part in parts for key in _rates_of(part) if key in part]
     highest = max((value for _, _, value in rates), default=0.0)
     for part, key, value in rates:
         if highest > 0:
             part[key] = f"{value / highest * wanted:.9f}/s"
+
+
+def _rates_of(part: dict[str, Any]) -> tuple[str, ...]:
+    """Name the keys that hold a rate; the `start` of a trace is a time."""
+    return ("rate",) if part.get("kind") == "trace" else ("rate", "start", "end")
+
+
+def _rate_of_lengths(raw: dict[str, Any], arrivals: dict[str, Any], rate: str) -> None:
+    """Scale the lengths of the same trace alike, so that they go on to match its arrivals."""
+    workloads = raw.get("workload")
+    for workload in workloads.values() if isinstance(workloads, dict) else ():
+        dataset = workload.get("dataset") if isinstance(workload, dict) else None
+        if isinstance(dataset, dict) and dataset.get("kind") == "trace" and dataset.get("file") == arrivals.get("file"):
+            dataset["rate"] = rate
 
 
 def _sessions(raw: dict[str, Any], sessions: int) -> None:

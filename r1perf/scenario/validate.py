@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from r1perf.arrivals import AnyStage, Closed, Process, Ramp, Stages
+from r1perf.arrivals import AnyStage, Closed, Process, Ramp, Stages, Trace
 from r1perf.arrivals.open import Steady
 from r1perf.errors import ScenarioError
 from r1perf.providers.registry import names
@@ -91,6 +91,8 @@ def _process(path: str, process: Process, *, ends: bool) -> None:
         raise ScenarioError(f"{path}.rate", "must be greater than 0")
     if process.duration == 0:
         raise ScenarioError(f"{path}.duration", "must be greater than 0")
+    if isinstance(process, Trace):
+        _trace(path, process)
     if not isinstance(process, Ramp):
         return
     if not process.start and not process.end:
@@ -107,6 +109,13 @@ def _process(path: str, process: Process, *, ends: bool) -> None:
                 raise ScenarioError(f"{path}.{key}", 'does not go with by = "request": the number of requests ends it')
         if not ends:
             raise ScenarioError(f"{path}.requests", 'is missing: a ramp with by = "request" needs their number')
+
+
+def _trace(path: str, process: Trace) -> None:
+    if process.per == "request":
+        raise ScenarioError(f"{path}.per", "does not go with a trace: a conversation begins where the trace had a request")
+    if process.length == 0 or process.rate == 0:
+        raise ScenarioError(f"{path}.{'length' if process.length == 0 else 'rate'}", "must be greater than 0")
 
 
 def _stages(scenario: Scenario) -> None:
@@ -146,7 +155,8 @@ def _window(scenario: Scenario) -> None:
         raise ScenarioError("arrivals.duration", "says the same as `duration`; give one of the two")
     if isinstance(arrivals, Ramp) and (scenario.duration or arrivals.duration or 0) < (arrivals.duration or 0):
         raise ScenarioError("duration", f"must not be shorter than the ramp, {arrivals.duration}")
-    if scenario.duration is None and scenario.requests is None and arrivals.duration is None and arrivals.requests is None:
+    ends = (scenario.duration, scenario.requests, arrivals.duration, arrivals.requests)
+    if ends == (None, None, None, None) and not isinstance(arrivals, Trace):
         raise ScenarioError(
             "duration", "is missing, and so is `requests`: one of the two ends the run (--duration 5m, --requests 400)"
         )

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Process, Ramp, Stages, Stream
+from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Process, Ramp, Stages, Stream, Trace
 from r1perf.errors import ScenarioError
 from r1perf.schedule.closed import Span
 from r1perf.schedule.draft import WINDOW, Draft
@@ -63,6 +63,8 @@ def lay_main(
         last = number == len(processes) - 1
         judged = process.judged if process.judged is not None else last or not isinstance(process, Ramp)
         length = duration if len(processes) == 1 and duration is not None else length_ns(process)
+        if isinstance(process, Trace):  # after its last request nothing comes, however long the run may be
+            length = min((n for n in (length, length_ns(process)) if n is not None), default=None)
         if isinstance(process, Ramp) and len(processes) == 1 and not process.hold and left is not None:
             length = duration  # it holds its end rate until the last request
         own = None if process.requests is None else math.ceil(process.requests / draft.turns)

@@ -321,7 +321,7 @@ def test_arrivals_and_lengths_of_one_replay_belong_together(mooncake):
     from r1perf.arrivals.trace import Trace as TraceArrivals
 
     choice = {"start": Duration.parse("5ms"), "speed": 2.0, "rate": Rate(300.0)}
-    arrivals = TraceArrivals(file="m.jsonl", **choice).resolved(mooncake)
+    arrivals = TraceArrivals(file="m.jsonl", **choice).located(mooncake)
     items = TraceLengths(file="m.jsonl", **choice).load(1, mooncake)
     times = arrivals.times(Stream(9, "times"), until=1.0, count=None, turns=1.0)
     assert np.rint(times * 1e9).astype(np.int64).tolist() == items.offsets_ns.tolist()

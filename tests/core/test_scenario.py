@@ -375,7 +375,7 @@ def test_the_schema_knows_every_key_and_unit():
         "type": "string", "pattern": r"^(\d+(\.\d+)?(ns|us|ms|s|m|h|d))+$", "examples": ["90s", "1m30s"], "default": "10m",
     }  # fmt: skip
     kinds = [resolve(each, defs)["properties"]["kind"]["const"] for each in top["properties"]["arrivals"]["anyOf"]]
-    assert kinds == ["constant", "poisson", "gamma", "ramp", "closed", "stages"]
+    assert kinds == ["constant", "poisson", "gamma", "ramp", "trace", "closed", "stages"]
     assert msgspec.json.decode(msgspec.json.encode(made)) == made
 
 
