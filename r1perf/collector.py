@@ -44,6 +44,8 @@ class Order(msgspec.Struct, frozen=True):
     folder: Path
     run_id: str
     environment: dict[str, Any]
+    lead_ns: int = LEAD_NS
+    users: bool = False  # closed loop: sessions are started and ended by the workers' users, not by the plan
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ class Collector:
         self._reason: str | None = None
         self._wrong_target = False
         self._failed = False
+        self._asked = False
         self._interrupts = 0
         self._halted = False
         self.summary: Summary | None = None
@@ -112,6 +115,7 @@ class Collector:
                     base=str(self._order.base),
                     folder=str(self._order.folder),
                     interval_ns=int(self._order.scenario.interval),
+                    users=self._order.users,
                 ),
             )
 
@@ -164,10 +168,10 @@ class Collector:
             self._note(f"interrupted: waiting up to {seconds} s for what is in flight; once more to stop at once")
         self._halt(INTERRUPT_DRAIN_NS if self._interrupts == 1 else 0)
 
-    def stop(self, reason: str) -> None:
-        """End the run early, in order, for a reason."""
+    def stop(self, reason: str, *, asked: bool = False) -> None:
+        """End the run early, in order, for a reason; one that was `asked` for by people is no fault of the run."""
         if self._reason is None:
-            self._reason = reason
+            self._reason, self._asked = reason, asked
             self._note(f"stopping: {reason}")
         self._halt(None)
 
@@ -178,10 +182,14 @@ class Collector:
             self._check_limits()
             self._view.show(self.summary, self._phase())
 
-    def silent(self) -> list[str]:
+    def silent(self, after_ns: int = SILENCE_NS) -> list[str]:
         """Return the running workers that have said nothing for too long: whoever owns their processes ends them."""
         now_ns = clock.monotonic_ns()
-        return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > SILENCE_NS]
+        return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > after_ns]
+
+    def heard(self, worker: str) -> None:
+        """Note that a worker lives, whatever it said."""
+        self._heard_ns[worker] = clock.monotonic_ns()
 
     def _note(self, sentence: str) -> None:
         """Tell people and sinks."""
@@ -216,7 +224,7 @@ class Collector:
         """Open the archive and the other sinks, and announce t0."""
         scenario, target = self._order.scenario, self._order.scenario.target
         now_ns = clock.wall_ns()
-        t0_ns = now_ns + LEAD_NS
+        t0_ns = now_ns + self._order.lead_ns
         run = Run(
             run_id=self._order.run_id,
             name=scenario.name,
@@ -247,10 +255,13 @@ class Collector:
             self._send(worker, messages.Go(t0_ns))
 
     def _worker_facts(self) -> dict[str, Any]:
-        return {
-            worker: {"host": ready.host, "pid": ready.pid, "wall_offset_ns": ready.wall_offset_ns}
-            for worker, ready in sorted(self._ready.items())
-        }
+        facts = {}
+        for worker in self._workers:
+            ready = self._ready[worker]
+            facts[worker] = {"host": ready.host, "pid": ready.pid, "wall_offset_ns": ready.wall_offset_ns}
+            more = {"clock_offset_ns": ready.clock_offset_ns, "folder": ready.folder}
+            facts[worker] |= {name: value for name, value in more.items() if value is not None}
+        return facts
 
     def _take_stopping(self, worker: str, message: messages.Stopping) -> None:
         """Take note that a worker ends early; the others end with it."""
@@ -337,4 +348,5 @@ class Collector:
             return 130
         if self._wrong_target:
             return 2
-        return 0 if built.validity.valid and self._reason is None and not self._failed else 3
+        early = self._reason is not None and not self._asked
+        return 0 if built.validity.valid and not early and not self._failed else 3

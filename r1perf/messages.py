@@ -28,6 +28,7 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     base: str  # relative paths of the scenario are relative to this folder
     folder: str  # where the worker writes its own files
     interval_ns: int
+    users: bool = False  # closed loop: sessions are started and ended from outside, by `Worker.join`
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -39,6 +40,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     host: str
     stages: tuple[Stage, ...]  # of the whole schedule
     notes: tuple[str, ...]  # warnings for people
+    clock_offset_ns: int | None = None  # its wall clock - the collector's, where that was measured
+    folder: str | None = None  # where its files are, if not in the collector's folder
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

@@ -6,6 +6,7 @@ and reports, a task that reads what the collector says. Files are written on a t
 
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -45,18 +46,21 @@ class Link(Protocol):
 
 
 class Worker:
-    """One worker process's work; `run()` returns when it is done or the collector is gone."""
+    """One worker process's work; `run()` returns when it is done or the collector is gone.
 
-    def __init__(self, loop: Loop, link: Link) -> None:
-        self._loop, self._link = loop, link
+    `on_result` is told every result, once it has been recorded; it must neither wait nor raise.
+    """
+
+    def __init__(self, loop: Loop, link: Link, on_result: Callable[[Result], None] = lambda result: None) -> None:
+        self._loop, self._link, self._on_result = loop, link, on_result
         self._terminated = loop.event()
         self._shard: _Shard | None = None
 
-    def terminate(self) -> None:
+    def terminate(self, signal: str = "SIGTERM") -> None:
         """End in order, from a signal handler: drain for a bounded time, report, be done."""
         self._terminated.set()
         if self._shard is not None:
-            self._shard.stop("the worker was asked to end by SIGTERM", drain_ns=TERMINATED_DRAIN_NS)
+            self._shard.stop(f"the worker was asked to end by {signal}", drain_ns=TERMINATED_DRAIN_NS)
 
     def run(self) -> None:
         """Take the assignment, get ready, measure, report."""
@@ -88,7 +92,7 @@ class Worker:
 
     def _measure(self, assign: messages.Assign, setup: Setup, t0_ns: int, wall_offset_ns: int) -> None:
         try:
-            shard = self._shard = _Shard(self._loop, self._link, assign, setup, t0_ns, wall_offset_ns)
+            shard = self._shard = _Shard(self._loop, self._link, assign, setup, t0_ns, wall_offset_ns, self._on_result)
         except ArchiveError as error:
             self._link.send(messages.Refused(str(error)))
             return
@@ -113,8 +117,17 @@ class Worker:
 class _Shard:
     """The measured part: traffic, flips and reports between t0 and the end."""
 
-    def __init__(self, loop: Loop, link: Link, assign: messages.Assign, setup: Setup, t0_ns: int, wall_offset_ns: int) -> None:
-        self._loop, self._link, self._setup, self._t0_ns = loop, link, setup, t0_ns
+    def __init__(
+        self,
+        loop: Loop,
+        link: Link,
+        assign: messages.Assign,
+        setup: Setup,
+        t0_ns: int,
+        wall_offset_ns: int,
+        on_result: Callable[[Result], None],
+    ) -> None:
+        self._loop, self._link, self._setup, self._t0_ns, self._told = loop, link, setup, t0_ns, on_result
         self._interval_ns = assign.interval_ns
         folder = Path(assign.folder)
         self._requests = RequestsJournal(folder, assign.worker)
@@ -212,6 +225,7 @@ class _Shard:
     def _on_result(self, result: Result) -> None:
         self._requests.write(result)
         self._unwritten.set()
+        self._told(result)
         if result.outcome in FAILED:
             self._failures += 1
             if result.status in WRONG_TARGET and not self._succeeded:

@@ -14,6 +14,7 @@ from r1perf.collector import Collector, Order, Verdict, View
 from r1perf.launch.processes import Gone, Workers
 from r1perf.launch.simulated import simulator
 from r1perf.scenario import Scenario, resolved, simulated
+from r1perf.sinks import Sink
 from r1perf.sinks.archive import ArchiveSink, create
 from r1perf.sinks.environment import environment
 
@@ -30,6 +31,14 @@ class Ran(msgspec.Struct, frozen=True):
 
 def run(scenario: Scenario, *, base: Path, runs: Path, view: View, workers: int = 1) -> Ran:
     """Run a scenario to its end; SIGINT and SIGTERM end it in order. Raises an R1perfError for what is wrong before it begins."""
+    with ordered(scenario, base=base, runs=runs) as order:
+        verdict = _collect(order, workers, view)
+    return ran(order, verdict, runs)
+
+
+@contextmanager
+def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
+    """Make a run's folder and order; a simulated target runs meanwhile."""
     kind = simulated(scenario.target.url)
     with nullcontext(scenario.target.url) if kind is None else simulator(*kind) as url:
         reached = scenario
@@ -37,27 +46,32 @@ def run(scenario: Scenario, *, base: Path, runs: Path, view: View, workers: int 
             name = scenario.target.name or f"simulated {kind[0]}"
             reached = msgspec.structs.replace(scenario, target=msgspec.structs.replace(scenario.target, url=url, name=name))
         folder = create(runs, scenario.name, clock.wall_ns())
-        verdict = _collect(
-            Order(
-                scenario=reached,
-                resolved=resolved(scenario),
-                base=base,
-                folder=folder.resolve(),
-                run_id=f"{folder.name}-{secrets.token_hex(3)}",
-                environment=environment(Path.cwd()),
-            ),
-            workers,
-            view,
+        yield Order(
+            scenario=reached,
+            resolved=resolved(scenario),
+            base=base,
+            folder=folder.resolve(),
+            run_id=f"{folder.name}-{secrets.token_hex(3)}",
+            environment=environment(Path.cwd()),
         )
+
+
+def sinks(order: Order) -> list[Sink]:
+    """Make the sinks of a run."""
+    return [ArchiveSink(order.folder)]
+
+
+def ran(order: Order, verdict: Verdict, runs: Path) -> Ran:
+    """Say what came of a run; the folder of one that never began is removed."""
     if verdict.document is None:
-        _remove(folder)
+        _remove(order.folder)
         return Ran(verdict, None)
-    return Ran(verdict, folder)
+    return Ran(verdict, runs / order.folder.name)
 
 
 def _collect(order: Order, count: int, view: View) -> Verdict:
     with Workers(count, order.folder) as workers, _interrupts() as interrupts:
-        collector = Collector(order, workers.names, workers.send, [ArchiveSink(order.folder)], view)
+        collector = Collector(order, workers.names, workers.send, sinks(order), view)
         collector.begin()
         taken = 0
         while collector.verdict is None:
