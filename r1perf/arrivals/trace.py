@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from r1perf.arrivals.base import Seconds, Stream
 from r1perf.arrivals.open import Open
@@ -39,7 +40,7 @@ class Trace(Open, frozen=True, kw_only=True, tag="trace"):
     def times(self, stream: Stream, *, until: float, count: int | None, turns: float) -> Seconds:
         """Return the replay's times."""
         # Half a ns more, so that whole ns are found again when a float's seconds are cut to them.
-        times: Seconds = (self._replay().offsets_ns + 0.5) / 1e9
+        times = (self._replay().offsets_ns + np.float64(0.5)) / np.float64(1e9)
         return times[times < until][:count]
 
     def rates(self) -> tuple[Rate, Rate]:

@@ -114,8 +114,9 @@ def _process(path: str, process: Process, *, ends: bool) -> None:
 def _trace(path: str, process: Trace) -> None:
     if process.per == "request":
         raise ScenarioError(f"{path}.per", "does not go with a trace: a conversation begins where the trace had a request")
-    if process.length == 0 or process.rate == 0:
-        raise ScenarioError(f"{path}.{'length' if process.length == 0 else 'rate'}", "must be greater than 0")
+    for key in ("length", "rate"):
+        if getattr(process, key) == 0:
+            raise ScenarioError(f"{path}.{key}", "must be greater than 0")
 
 
 def _stages(scenario: Scenario) -> None:
