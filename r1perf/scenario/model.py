@@ -56,9 +56,14 @@ class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sla(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What must hold, in the SLA grammar."""
+    """What must hold, in the SLA grammar, and how sure a verdict must be.
+
+    With `fail_fast` the run ends as soon as a clause fails whatever the requests still to come do.
+    """
 
     clauses: tuple[str, ...] = ()
+    confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.95
+    fail_fast: bool = False
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,6 +4,8 @@
 `family` looks at all verdicts together, `render` writes one for people.
 """
 
+from r1perf.sla.account import Account, Planned
+from r1perf.sla.archive import baseline_values, judge_archive, runs_in
 from r1perf.sla.clauses import Baseline, Bound, Clause
 from r1perf.sla.compile import watch
 from r1perf.sla.curtailment import settled
@@ -16,9 +18,12 @@ from r1perf.sla.limits import Fate, Limit, Watch, fate
 from r1perf.sla.render import render
 from r1perf.sla.special import require
 from r1perf.sla.tally import Tallied, Tallier, Tally
+from r1perf.sla.terms import Terms, outline, scope_of, terms, unique
 from r1perf.sla.validate import Scope, parse
+from r1perf.sla.verdicts import broken, exit_code, read_verdicts, verdicts
 
 __all__ = [
+    "Account",
     "Attempts",
     "Baseline",
     "Bound",
@@ -30,20 +35,33 @@ __all__ = [
     "Fate",
     "Flow",
     "Limit",
+    "Planned",
     "Runs",
     "Scope",
     "Tallied",
     "Tallier",
     "Tally",
+    "Terms",
     "Verdict",
     "Watch",
     "Window",
+    "baseline_values",
+    "broken",
+    "exit_code",
     "family",
     "fate",
     "judge",
+    "judge_archive",
+    "outline",
     "parse",
+    "read_verdicts",
     "render",
     "require",
+    "runs_in",
+    "scope_of",
     "settled",
+    "terms",
+    "unique",
+    "verdicts",
     "watch",
 ]

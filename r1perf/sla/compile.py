@@ -10,25 +10,33 @@ _TURNED: dict[Op, Op] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def watch(clause: Clause, index: int, stages: Mapping[str, Sequence[int]]) -> Watch | None:
-    """Return what a worker counts for a clause; None where the summary's own sums do (throughput, cost) or each run is one value.
+    """Return what a worker counts for a clause; None where the summary's own sums do: throughput, cost, what is held against a
+    baseline and has no limits.
 
     `stages` gives the indices of each stage's name (a name may stand for several live stages).
     """
-    if not isinstance(clause.bound, Bound):
-        return None
     where = None if clause.during is None else tuple(stages[clause.during])
     workload = clause.select("workload")
     match clause.aggregate:
-        case Quantile() | Mean() | Max() as plain:
-            stated = (limit(MetricLimit(plain.metric, clause.op, clause.bound)),)
-            return Watch(index, stated, workload, where, "gap" if plain.metric == "itl" else "request")
-        case Goodput() as goodput:
-            return Watch(index, tuple(limit(one) for one in goodput.limits), workload, where)
+        case Quantile() | Mean() | Max() as plain if isinstance(clause.bound, Bound):
+            return Watch(index, limits(clause), workload, where, "gap" if plain.metric == "itl" else "request")
+        case Goodput():
+            return Watch(index, limits(clause), workload, where)
         case ErrorRate():
             return Watch(index, (), workload, where)
         case Accuracy():
             return Watch(index, (), workload, where, "answer")
     return None
+
+
+def limits(clause: Clause) -> tuple[Limit, ...]:
+    """Return every bound that a single request (or gap) meets or misses."""
+    match clause.aggregate:
+        case Goodput() as goodput:
+            return tuple(limit(one) for one in goodput.limits)
+        case Quantile() | Mean() | Max() as plain if isinstance(clause.bound, Bound):
+            return (limit(MetricLimit(plain.metric, clause.op, clause.bound)),)
+    return ()
 
 
 def limit(stated: MetricLimit) -> Limit:

@@ -125,7 +125,7 @@ def worth(
         found.append(_time(n, intervals, interval_s, fitting, alpha))
     if requests is not None:
         found += [_clustered(n, requests, "requests", alpha), _rarely_hit(n, requests, "requests")]
-        found.append(_rarely_hit(n, Clusters.of(intervals), "time"))
+        found.append(_rarely_hit(n, Clusters.of(intervals), "time", interval_s))
     if conversations is not None and conversations.m > conversations.clusters:
         found.append(_clustered(n, conversations, "conversations", alpha))
     known = [one for one in found if one is not None]
@@ -160,7 +160,7 @@ def _clustered(n: int, sums: Clusters, by: By, alpha: float) -> Worth | None:
     return Worth(n_eff=korn_graubard(n, deff, sums.clusters, alpha), deff=deff, by=by, batches=sums.clusters)
 
 
-def _rarely_hit(n: int, sums: Clusters, by: By) -> Worth | None:
+def _rarely_hit(n: int, sums: Clusters, by: By, batch_s: float = 0.0) -> Worth | None:
     """Bound what gaps are worth where few clusters had a miss, so that no variance can be trusted.
 
     Pretend one more cluster, all of whose gaps missed: the mean misses of a cluster that is hit at all are then the size of the
@@ -170,4 +170,4 @@ def _rarely_hit(n: int, sums: Clusters, by: By) -> Worth | None:
         return None
     mean_size = sums.m / sums.clusters
     lump = max(1.0, (sums.x + mean_size) / (sums.hit + 1))
-    return Worth(n_eff=n / lump, deff=lump, by=by, batches=sums.clusters)
+    return Worth(n_eff=n / lump, deff=lump, by=by, batches=sums.clusters, batch_s=batch_s)

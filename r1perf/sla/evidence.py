@@ -47,7 +47,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """A ratio of two sums: mean (sum / count), throughput (events / seconds), cost (USD / million tokens), goodput per second.
 
     `intervals` are (numerator, denominator) of every interval of the judged window in order, in base units (ns, tokens, s, USD).
-    Requests cut by the end add `cut` to the denominator and between `cut_low` and `cut_high` to the numerator.
+    Requests cut by the end add `cut` to the denominator and between `cut_low` and `cut_high` to the numerator; `unknown` is their number
+    where they add nothing to the denominator (goodput per second).
     """
 
     intervals: tuple[tuple[float, float], ...]
@@ -56,6 +57,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     cut_low: float = 0.0
     cut_high: float = 0.0
+    unknown: int = 0
     without_value: int = 0  # failed attempts: they have no value, and a mean does not count them
 
 
@@ -70,8 +72,12 @@ Evidence = Attempts | Flow | Runs
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for a run as a whole. `invalid` are the reasons for which it cannot be judged; `notes` go under its verdicts."""
+    """What holds for a run as a whole. `invalid` are the reasons for which it cannot be judged; `notes` go under its verdicts.
+
+    `early` is why the run ended before its plan did: then nothing passes, and only what no further request can mend fails.
+    """
 
     target: str | None = None
     invalid: tuple[str, ...] = ()
+    early: str | None = None
     notes: tuple[str, ...] = ()

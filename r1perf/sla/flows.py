@@ -56,7 +56,7 @@ def _meets(clause: Clause, value: float, bound: float) -> bool:
 
 def _with_cut(seen: Flow, spread: Spread) -> Spread:
     """Move each bound by what the requests that were cut can do to it."""
-    if not seen.cut:
+    if not seen.cut and not seen.unknown:
         return spread
     numerator = sum(a for a, _ in seen.intervals)
     denominator = sum(b for _, b in seen.intervals)
@@ -81,8 +81,8 @@ def _notes(seen: Flow, spread: Spread) -> tuple[str, ...]:
     notes = []
     if spread.window_only:
         notes.append(WINDOW_ONLY)
-    if seen.cut:
-        notes.append(f"{count(seen.cut, 'request')} cut by the end of the run: counted both ways")
+    if seen.cut or seen.unknown:
+        notes.append(f"{count(seen.cut + seen.unknown, 'request')} cut by the end of the run: counted both ways")
     if seen.without_value:
         notes.append(
             f"{count(seen.without_value, 'failed request')} without a value: a mean does not see them, an error_rate clause does"

@@ -37,6 +37,8 @@ def judge(
         fields: dict[str, Any] = {"verdict": "error", "says": f"the run is invalid: {'; '.join(circumstances.invalid)}"}
     else:
         fields = _judge(clause, evidence, alpha, seed)
+        if circumstances.early is not None and not _settled(clause, evidence, fields):
+            fields |= {"verdict": "inconclusive", "says": f"the run ended early ({circumstances.early}); so far {fields['says']}"}
     kind = "baseline" if isinstance(clause.bound, Baseline) else str(msgspec.to_builtins(clause.aggregate)["kind"])
     fields["notes"] = (*fields.get("notes", ()), *circumstances.notes)
     fields.setdefault("dimension", _dimension(clause))
@@ -69,6 +71,12 @@ def _judge(clause: Clause, evidence: Evidence, alpha: float, seed: int) -> dict[
         case Runs() if isinstance(clause.bound, Baseline):
             return judge_runs(clause, clause.bound, evidence, alpha)
     raise TypeError(f"`{clause}` cannot be judged on {type(evidence).__name__}")
+
+
+def _settled(clause: Clause, evidence: Evidence, fields: dict[str, Any]) -> bool:
+    """Say whether a fail stands though the run ended early: a largest value that missed, or misses that fail all that was planned."""
+    known = isinstance(evidence, Attempts) and (evidence.planned is not None or isinstance(clause.aggregate, Max))
+    return known and fields["verdict"] == "fail"
 
 
 def _dimension(clause: Clause) -> Dimension:

@@ -1,9 +1,8 @@
 """Make evidence of what a run left behind: requests one by one, gaps from histograms."""
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 
-from r1perf.histogram import Counts, rank
+from r1perf.histogram import Counts
 from r1perf.result import Result
 from r1perf.sla.limits import Limit, Watch
 from r1perf.sla.tally import Tallied, Tallier
@@ -35,16 +34,3 @@ def bracket(counts: Counts, limit: Limit) -> tuple[int, int]:
     if limit.op in ("<", "<="):
         return over
     return counts.count - over[1], counts.count - over[0]
-
-
-def observed(counts: Counts, percent: str, attempts: int) -> tuple[float | None, float | None]:
-    """Return a percentile (us) over all attempts, of which those without a value stand at infinity, and over those with one.
-
-    The first is None where an attempt without a value stands there.
-    """
-    ok = counts.percentile(percent)
-    if not attempts or not counts.count or rank(percent, attempts) > counts.count:
-        return None, ok
-    # The rank r of all attempts is the r-th of the values; as a percentile of these that is exactly 100 r / count.
-    at = rank(percent, attempts)
-    return counts.percentile(Fraction(100 * at, counts.count)), ok

@@ -203,6 +203,11 @@ class Tallied:
         """Return one clause's sums over the whole run."""
         return sum((row for (c, _), row in sorted(self.rows.items()) if c == clause), start=Tally(clause, -1))
 
+    def met(self, clause: int, ks: Iterable[int]) -> list[int]:
+        """Return how many attempts of each interval surely met the clause's limits."""
+        rows = (self.rows.get((clause, k), Tally(clause, k)) for k in ks)
+        return [row.n - row.over - row.unknown for row in rows]
+
     def attempts(self, watch: Watch, window: Window, *, lost: int = 0, planned: int | None = None) -> Attempts:
         """Make the evidence of a claim on a share or a largest value; `lost` requests were in flight on workers that died."""
         total = self.total(watch.clause)

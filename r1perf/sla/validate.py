@@ -45,7 +45,10 @@ _TIMEOUTS: dict[str, tuple[str, ...]] = {
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has that a clause may name. `stages` are the judged ones; `graded` and `priced` say what can be known."""
+    """What a run has that a clause may name. `stages` are the judged ones; `graded` and `priced` say what can be known.
+
+    `by_tokens` says that the price is one of tokens; GPU hours cannot be parted between workloads.
+    """
 
     workloads: tuple[str, ...]
     stages: tuple[str, ...]
@@ -54,6 +57,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts | None = None
     graded: bool = True
     priced: bool = True
+    by_tokens: bool = True
 
 
 def parse(text: str, scope: Scope | None = None) -> Clause:
@@ -157,6 +161,10 @@ def _check_scope(reading: Reading, scope: Scope) -> None:
 def _check_known(reading: Reading, scope: Scope, aggregate: Aggregate) -> None:
     if isinstance(aggregate, Cost) and not scope.priced:
         raise reading.error("fn", "a cost needs `target.price`")
+    if isinstance(aggregate, Cost) and not scope.by_tokens and reading.clause.select("workload") is not None:
+        raise reading.error(
+            "workload", "GPU hours cannot be parted between workloads; leave the selector out, or give prices by tokens"
+        )
     if isinstance(aggregate, Accuracy) and not scope.graded:
         raise reading.error("fn", "accuracy needs a workload whose dataset has answers and is graded")
 

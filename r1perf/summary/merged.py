@@ -16,6 +16,14 @@ ALL = -1
 KEPT = 120
 """How many intervals are kept whole, for the live view."""
 
+FLOW = frozenset({
+    "chunks", "completed", "window_output_tokens", "window_input_tokens", "input_tokens", "cached_tokens", "output_tokens",
+})  # fmt: skip
+"""Counters that are kept interval by interval for the whole run, grades beside them: what throughput and cost are made of."""
+
+FIRST_CHUNKS = "first_chunks"
+"""Stands in `Summary.flow` for how many requests had their first chunk."""
+
 _OUTCOME = "outcome."
 _REASON = "reason."
 
@@ -36,6 +44,7 @@ class Summary:
         self.clock_step_ns: dict[str, int] = {}  # by worker, the largest
         self.series: dict[Key, Counts] = {}
         self.counters: dict[Key, int] = {}
+        self.flow: dict[int, dict[Key, int]] = {}  # by interval: counters of FLOW, grades, FIRST_CHUNKS
         self._levels: dict[int, dict[str, int]] = {}
         self._pending: dict[str, dict[tuple[str, int], int]] = {}  # by worker: due, without an outcome
         self._lost: set[str] = set()
@@ -56,6 +65,7 @@ class Summary:
         step = self.clock_step_ns.get(snapshot.worker, 0)
         self.clock_step_ns[snapshot.worker] = max(step, snapshot.clock_step_ns, key=lambda ns: (abs(ns), ns))
         self._reconcile(snapshot)
+        self._flow(snapshot)
         self._keep(snapshot)
         return True
 
@@ -195,6 +205,17 @@ class Summary:
             if sign:
                 key = (counter.workload, counter.stage)
                 pending[key] = pending.get(key, 0) + sign * counter.n
+
+    def _flow(self, snapshot: Snapshot) -> None:
+        flow = self.flow.setdefault(snapshot.k, {})
+        for counter in snapshot.counters:
+            if counter.name in FLOW or counter.name.startswith("grade."):
+                key = (counter.name, counter.workload, counter.stage)
+                flow[key] = flow.get(key, 0) + counter.n
+        for series in snapshot.series:
+            if series.metric == "ttft":
+                key = (FIRST_CHUNKS, series.workload, series.stage)
+                flow[key] = flow.get(key, 0) + series.count
 
     def _keep(self, snapshot: Snapshot) -> None:
         self._newest = max(self._newest, snapshot.k)

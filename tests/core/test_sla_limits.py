@@ -11,7 +11,8 @@ from r1perf.recorder.ending import tpot_us
 from r1perf.result import Outcome, Result, Usage
 from r1perf.sla import Attempts, Clusters, Fate, Flow, Limit, Tallied, Tallier, Tally, Watch, Window, fate, parse, watch
 from r1perf.sla.limits import measured
-from r1perf.sla.recorded import bracket, observed, replay
+from r1perf.sla.percentile import observed
+from r1perf.sla.recorded import bracket, replay
 
 MS = 1_000_000
 
@@ -318,9 +319,24 @@ class TestRecorded:
         assert least <= truth <= most
 
     @pytest.mark.parametrize(
-        ("attempts", "expected"),
-        [(100, (95, 95)), (102, (97, 95)), (105, (100, 95)), (106, (None, 95)), (0, (None, 95))],
-        ids=["none failed", "2 failed", "5 failed", "6 failed", "no attempt"],
+        ("text", "attempts", "expected"),
+        [
+            ("p95(ttft) < 1s", 100, 95),
+            ("p95(ttft) < 1s", 102, 97),
+            ("p95(ttft) < 1s", 105, 100),
+            ("p95(ttft) < 1s", 106, None),
+            ("p95(ttft) < 1s", 0, None),
+            ("p95(output_tokens) >= 1", 100, 5),
+            ("p95(output_tokens) >= 1", 102, 4),
+            ("p95(output_tokens) >= 1", 106, None),
+            ("p95(interactivity) >= 1/s", 100, 1e6 / 95),
+            ("p95(interactivity) >= 1/s", 106, None),
+            ("p95(interactivity) < 1/s", 100, 1e6 / 5),
+            ("max(ttft) < 1s", 100, 100),
+            ("max(ttft) < 1s", 101, None),
+            ("max(interactivity) < 1/s", 100, 1e6),
+            ("error_rate < 1%", 100, None),
+        ],
     )
-    def test_failed_attempts_move_the_percentile(self, attempts: int, expected: tuple[int | None, int]) -> None:
-        assert observed(Counts.of(list(range(1, 101))), "95", attempts) == expected
+    def test_attempts_without_a_value_stand_where_they_miss(self, text: str, attempts: int, expected: float | None) -> None:
+        assert observed(parse(text), Counts.of(list(range(1, 101))), attempts) == expected

@@ -1,0 +1,203 @@
+"""Make each clause's evidence of one run, live or recorded: from its summary, and from what was counted for the clause."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from r1perf.histogram import Counts
+from r1perf.metrics import METRICS
+from r1perf.result import FAILED, Outcome
+from r1perf.scenario import Scenario
+from r1perf.schedule import Stage
+from r1perf.sla.clauses import Accuracy, Bound, Clause, Cost, Goodput, Max, Mean, Quantile, Throughput
+from r1perf.sla.consumption import cost, throughput
+from r1perf.sla.evidence import Attempts, Flow, Window
+from r1perf.sla.percentile import observed
+from r1perf.sla.tally import Tallied
+from r1perf.sla.terms import Terms
+from r1perf.summary import ALL, Summary
+
+Planned = Mapping[tuple[str, int], int | None]
+"""Requests by workload and stage, as planned; under the stage `ALL` those that may come in any. None: not known."""
+
+_NEVER = ("ttft", "service_ttft", "ttfo", "e2e", "service_e2e")
+"""Metrics that every attempt should have had: one without a value stands at infinity."""
+
+
+class Account:
+    """What one run says of its clauses.
+
+    `bracketed` are the places of clauses that were counted from histograms. `kept` is False where the intervals are not known.
+    """
+
+    def __init__(
+        self, summary: Summary, scenario: Scenario, terms: Terms, tallied: Tallied, *,
+        bracketed: frozenset[int] = frozenset(), kept: bool = True, planned: Planned | None = None,
+    ) -> None:  # fmt: skip
+        self.summary, self.scenario, self.terms = summary, scenario, terms
+        self._tallied, self._bracketed, self._kept, self._planned = tallied, bracketed, kept, planned
+
+    def evidence(self, index: int, *, early: bool = False) -> Attempts | Flow:
+        """Return what the run says of the clause at this place, all but those against a baseline.
+
+        `early`: the run has not been carried out whole, and its planned requests count where they are known.
+        """
+        clause = self.terms.clauses[index]
+        match clause.aggregate:
+            case Throughput() as aggregate:
+                return self._flow(clause, throughput(self.summary, aggregate, *self._selection(clause), self._spans(clause)))
+            case Cost() as aggregate:
+                return self._flow(clause, cost(self.summary, aggregate, *self._selection(clause), self._spans(clause)))
+            case Mean() as mean:
+                return self._mean(index, clause, mean)
+            case Goodput() if isinstance(clause.bound, Bound) and clause.bound.unit.startswith("/"):
+                return self._met_per_second(index, clause)
+        return self._attempts(index, clause, early=early)
+
+    def value(self, index: int) -> float | None:
+        """Return the clause's aggregate over the whole run, in its base unit; None where there is none, or a failed attempt is it."""
+        clause, (workload, stages) = self.terms.clauses[index], self._selection(self.terms.clauses[index])
+        match clause.aggregate:
+            case Throughput() | Cost():
+                found = self.evidence(index)
+                return _ratio(found.intervals) if isinstance(found, Flow) else None
+            case Mean() as mean:
+                counts = self._counts(mean.metric, workload, stages)
+                return None if counts.mean is None else counts.mean * _scale(mean.metric)
+            case Quantile() as quantile:
+                counts = self._counts(_measured(quantile.metric), workload, stages)
+                value = observed(clause, counts, max(counts.count, self._expected(quantile.metric, counts, workload, stages)))
+                return None if value is None else value * _scale(quantile.metric)
+        seen = self._attempts(index, clause)
+        if not seen.n:
+            return None
+        share = seen.over_certain / seen.n
+        return 1 - share if isinstance(clause.aggregate, Goodput | Accuracy) else share
+
+    def covered(self, clause: Clause) -> list[Stage]:
+        """Return the judged stages that a clause covers."""
+        return [stage for stage in self.summary.judged if clause.during in (None, stage.name)]
+
+    def lost(self, clause: Clause) -> int:
+        """Count the requests that were in flight on workers that died."""
+        workload, stages = self._selection(clause)
+        return self._outcomes((Outcome.LOST,), workload, stages)
+
+    def planned(self, clause: Clause) -> int | None:
+        """Return how many requests were planned, at most; None where that is not known."""
+        if self._planned is None:
+            return None
+        workload, stages = self._selection(clause)
+        counted = [n for (w, s), n in self._planned.items() if workload in (None, w) and (s == ALL or s in stages)]
+        return None if None in counted else sum(n for n in counted if n is not None)
+
+    def _selection(self, clause: Clause) -> tuple[str | None, set[int]]:
+        return clause.select("workload"), {stage.index for stage in self.covered(clause)}
+
+    def _spans(self, clause: Clause) -> list[tuple[int, float]]:
+        """Return the intervals that a clause's stages touch, each with how many seconds of it they take."""
+        interval_ns, spans = self.summary.run.interval_ns, dict[int, float]()
+        if not self._kept:
+            return []
+        for stage in self.covered(clause):
+            begin, end = self.summary.window(stage) or (0, 0)
+            for k in range(begin // interval_ns, -(-end // interval_ns)):
+                inside = min(end, (k + 1) * interval_ns) - max(begin, k * interval_ns)
+                spans[k] = spans.get(k, 0.0) + inside / 1e9
+        return sorted(spans.items())
+
+    def _window(self, clause: Clause) -> Window:
+        ks = tuple(k for k, _ in self._spans(clause))
+        return Window(ks, self.summary.run.interval_ns / 1e9, self._residence_s())
+
+    def _residence_s(self) -> float:
+        """Return the p90 residence time of the slowest workload; where more than a tenth did not end well, what the client waits at most."""
+        longest = 0.0
+        _, stages = None, {stage.index for stage in self.summary.judged}
+        for workload in self.summary.workloads:
+            counts = self._counts("service_e2e", workload, stages)
+            cut = self._outcomes((Outcome.CANCELLED, Outcome.TIMEOUT), workload, stages)
+            seconds = counts.percentile(90)
+            if cut and 10 * cut > counts.count + cut:
+                longest = max(longest, min(self.scenario.target.timeouts.total, self.summary.elapsed_ns) / 1e9)
+            elif seconds is not None:
+                longest = max(longest, seconds / 1e6)
+        return longest
+
+    def _attempts(self, index: int, clause: Clause, *, early: bool = False) -> Attempts:
+        watch = next(one for one in self.terms.watches(self.summary.stages) if one.clause == index)
+        planned = self.planned(clause) if early and watch.unit == "request" else None
+        seen = self._tallied.attempts(watch, self._window(clause), lost=self.lost(clause), planned=planned)
+        shown, alone = self._observed(clause, seen)
+        return msgspec.structs.replace(seen, observed=shown, observed_ok=alone, bracketed=index in self._bracketed)
+
+    def _observed(self, clause: Clause, seen: Attempts) -> tuple[float | None, float | None]:
+        """Return the percentile (or largest value) over all attempts, and over the values alone where that is another."""
+        if not isinstance(clause.aggregate, Quantile | Max):
+            return None, None
+        metric, (workload, stages) = clause.aggregate.metric, self._selection(clause)
+        counts, scale = self._counts(_measured(metric), workload, stages), _scale(metric)
+        unknown = seen.over_possible - seen.over_certain
+        shown = observed(clause, counts, max(counts.count, seen.n - (0 if seen.bracketed else unknown)))
+        alone = observed(clause, counts, counts.count)
+        return (
+            None if shown is None else shown * scale,
+            None if alone is None or alone == shown else alone * scale,
+        )
+
+    def _mean(self, index: int, clause: Clause, mean: Mean) -> Flow:
+        watch = next(one for one in self.terms.watches(self.summary.stages) if one.clause == index)
+        return self._tallied.mean(watch, self._window(clause), longest=self._longest(mean.metric))
+
+    def _longest(self, metric: str) -> float:
+        """Return the most that a value can be, in its base unit."""
+        if METRICS[metric].unit == "us":
+            return float(self.scenario.target.timeouts.total)
+        bounds = [int(workload.max_tokens or 0) for workload in self.scenario.workload.values()]
+        return float(max(bounds)) if all(bounds) else float(self._counts(metric, None, None).most or 0)
+
+    def _met_per_second(self, index: int, clause: Clause) -> Flow:
+        """Return requests that met every limit, and seconds, by interval; those that cannot be known may have."""
+        seen = self._attempts(index, clause)
+        unknown = seen.over_possible - seen.over_certain
+        rows = self._tallied.met(index, [k for k, _ in self._spans(clause)])
+        flow = self._flow(clause, [(met, seconds) for met, (_, seconds) in zip(rows, self._spans(clause), strict=True)])
+        return msgspec.structs.replace(flow, cut_high=float(unknown), unknown=unknown)
+
+    def _flow(self, clause: Clause, rows: Sequence[tuple[float, float]]) -> Flow:
+        window = self._window(clause)
+        return Flow(intervals=tuple(rows), interval_s=window.interval_s, residence_p90_s=window.residence_p90_s)
+
+    def _counts(self, metric: str, workload: str | None, stages: set[int] | None) -> Counts:
+        return Counts.merged(
+            counts
+            for (name, w, s), counts in self.summary.series.items()
+            if name == metric and workload in (None, w) and (stages is None or s in stages)
+        )
+
+    def _outcomes(self, outcomes: Sequence[Outcome], workload: str | None, stages: set[int]) -> int:
+        names = {f"outcome.{outcome}" for outcome in outcomes}
+        return sum(
+            n for (name, w, s), n in self.summary.counters.items() if name in names and workload in (None, w) and s in stages
+        )
+
+    def _expected(self, metric: str, counts: Counts, workload: str | None, stages: set[int]) -> int:
+        """Count the attempts that a percentile goes over: values, and those that should have had one."""
+        failed = self._outcomes(tuple(FAILED), workload, stages)
+        if metric in _NEVER:
+            return failed + self._outcomes((Outcome.OK, Outcome.TRUNCATED), workload, stages)
+        return counts.count + failed
+
+
+def _measured(metric: str) -> str:
+    return "tpot" if metric == "interactivity" else metric
+
+
+def _scale(metric: str) -> float:
+    """Return the factor from a histogram's unit to the base unit; interactivity is per second already."""
+    return 1000.0 if metric != "interactivity" and METRICS[metric].unit == "us" else 1.0
+
+
+def _ratio(rows: Sequence[tuple[float, float]]) -> float | None:
+    below = sum(denominator for _, denominator in rows)
+    return sum(numerator for numerator, _ in rows) / below if below else None

@@ -1,0 +1,88 @@
+"""Part what a run did over its intervals: requests and tokens per second, and what they cost.
+
+Tokens are known only when a request has ended, so they are spread over the time in which they came: a workload's output tokens of
+the judged window in proportion to the chunks of each interval, its input tokens in proportion to first chunks. The sums are those of
+the run's tables.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from r1perf.sla.clauses import Cost, Throughput
+from r1perf.summary import ALL, Summary
+from r1perf.summary.merged import FIRST_CHUNKS
+
+Row = tuple[float, float]
+"""Numerator and denominator of one interval."""
+
+Spans = Sequence[tuple[int, float]]
+"""The judged intervals, each with how many seconds of it are judged."""
+
+
+def throughput(summary: Summary, aggregate: Throughput, workload: str | None, stages: set[int], spans: Spans) -> list[Row]:
+    """Return events and seconds by interval; nothing where no request told its tokens."""
+    happened = _happened(summary, aggregate.of, workload, stages, spans)
+    return [] if happened is None else [(happened.get(k, 0.0), seconds) for k, seconds in spans]
+
+
+def cost(summary: Summary, aggregate: Cost, workload: str | None, stages: set[int], spans: Spans) -> list[Row]:
+    """Return USD and millions of tokens by interval.
+
+    With prices by tokens these are the requests that were scheduled in the window, in the interval of their end, which may lie behind it;
+    with GPU hours the window's time and what was produced in it.
+    """
+    price, gpus = summary.run.price, summary.run.system.gpus
+    if price.input_per_1m is None and price.output_per_1m is None:
+        tokens = _happened(summary, aggregate.of, workload, stages, spans)
+        if tokens is None or price.gpu_hour is None or gpus is None:
+            return []
+        return [(price.gpu_hour * gpus * seconds / 3600, tokens.get(k, 0.0) / 1e6) for k, seconds in spans]
+    rows = []
+    first = min((k for k, _ in spans), default=0)
+    for k in range(first, max(summary.flow, default=-1) + 1):
+        given, cached, output = (
+            sum(_by_interval(summary, name, workload, stages, (k,)).values())
+            for name in ("input_tokens", "cached_tokens", "output_tokens")
+        )
+        tokens_k = {"input_tokens": given, "output_tokens": output, "total_tokens": given + output}[aggregate.of]
+        rows.append((price.cost(given, cached, output) or 0.0, tokens_k / 1e6))
+    return rows
+
+
+def _happened(summary: Summary, of: str, workload: str | None, stages: set[int], spans: Spans) -> dict[int, float] | None:
+    """Return how many requests or tokens there were by interval; None where no request told its tokens."""
+    ks = [k for k, _ in spans]
+    if of == "requests":
+        return {k: float(n) for k, n in _by_interval(summary, "completed", workload, stages, ks).items()}
+    wanted = ("input_tokens", "output_tokens") if of == "total_tokens" else (of,)
+    if not all(summary.counter(name, workload, ALL) for name in wanted):
+        return None
+    found: dict[int, float] = {}
+    for name in wanted:
+        for one in summary.workloads if workload is None else (workload,):
+            for k, tokens in _spread(summary, name, one, stages, ks).items():
+                found[k] = found.get(k, 0.0) + tokens
+    return found
+
+
+def _spread(summary: Summary, name: str, workload: str, stages: set[int], ks: Sequence[int]) -> dict[int, float]:
+    """Spread a workload's tokens in these stages over the intervals in which they came."""
+    tokens = sum(n for (c, w, s), n in summary.counters.items() if c == f"window_{name}" and w == workload and s in stages)
+    weights: Mapping[int, int]
+    if name == "output_tokens":
+        weights = _by_interval(summary, "chunks", workload, stages, ks)
+    else:
+        weights = _by_interval(summary, FIRST_CHUNKS, workload, None, ks)
+    if not sum(weights.values()):  # not streamed: what is known came when it ended
+        weights = _by_interval(summary, f"window_{name}", workload, stages, ks)
+    whole = sum(weights.values())
+    return {k: tokens * weight / whole for k, weight in weights.items()} if whole else {}
+
+
+def _by_interval(summary: Summary, name: str, workload: str | None, stages: set[int] | None, ks: Iterable[int]) -> dict[int, int]:
+    found = {}
+    for k in ks:
+        flow = summary.flow.get(k, {})
+        found[k] = sum(
+            n for (c, w, s), n in flow.items() if c == name and workload in (None, w) and (stages is None or s in stages)
+        )
+    return found
