@@ -7,7 +7,8 @@ R1perfError
 ├── TargetError           the target is wrong or cannot be reached before the run         exit 2
 ├── TransportError        one HTTP exchange failed; becomes that request's outcome
 ├── ArchiveError          a run archive cannot be written or read (disk full, damaged)
-└── WorkerError           a worker process ended or answered what it must not
+├── WorkerError           a worker process ended or answered what it must not
+└── DatabaseError         a database cannot be reached, or refuses what it is asked               exit 2
 """
 
 
@@ -57,3 +58,17 @@ class ArchiveError(R1perfError):
 
 class WorkerError(R1perfError):
     """Say that a worker process ended, or answered what it must not."""
+
+
+class DatabaseError(R1perfError):
+    """Say why a database did not do what it was asked.
+
+    `status` is the HTTP status of its answer, None where none came; `says` the server's own words; `retry_after_s` how long it
+    asks to be left alone.
+    """
+
+    def __init__(self, message: str, *, says: str = "", status: int | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.says = says
+        self.status = status
+        self.retry_after_s = retry_after_s

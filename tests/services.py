@@ -31,6 +31,7 @@ HOW = {
     "shared": "lay the shared files beside the repository, as ../shared",
     "sseserver": "install a C compiler and lay the shared files beside the repository",
     "llama-server": "make llama",
+    "influxd": "make influxd",
     "java": "apt-get install default-jre-headless libhdrhistogram-java",
 }
 """What a test may miss, and how to get it."""

@@ -1,5 +1,6 @@
 """Run a scenario with workers on this machine: what `r1perf run` does, without its terminal."""
 
+import os
 import secrets
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from r1perf.scenario import Scenario, resolved, simulated
 from r1perf.sinks import Sink
 from r1perf.sinks.archive import ArchiveSink, create
 from r1perf.sinks.environment import environment
+from r1perf.sinks.influxdb import InfluxSink, settings
 
 TICK_S = 0.2
 """How often the collector looks up while no message comes."""
@@ -39,6 +41,7 @@ def run(scenario: Scenario, *, base: Path, runs: Path, view: View, workers: int 
 @contextmanager
 def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
     """Make a run's folder and order; a simulated target runs meanwhile."""
+    settings(scenario.sinks.influxdb, os.environ)  # what is missing is said before there is a folder
     kind = simulated(scenario.target.url)
     with nullcontext(scenario.target.url) if kind is None else simulator(*kind) as url:
         reached = scenario
@@ -56,9 +59,13 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
         )
 
 
-def sinks(order: Order) -> list[Sink]:
-    """Make the sinks of a run."""
-    return [ArchiveSink(order.folder)]
+def sinks(order: Order, view: View) -> list[Sink]:
+    """Make the sinks of a run; the archive comes first, so that it is complete before the others are waited for."""
+    made: list[Sink] = [ArchiveSink(order.folder)]
+    influxdb = settings(order.scenario.sinks.influxdb, os.environ)
+    if influxdb is not None:
+        made.append(InfluxSink(influxdb, order.folder, view.note))
+    return made
 
 
 def ran(order: Order, verdict: Verdict, runs: Path) -> Ran:
@@ -71,7 +78,7 @@ def ran(order: Order, verdict: Verdict, runs: Path) -> Ran:
 
 def _collect(order: Order, count: int, view: View) -> Verdict:
     with Workers(count, order.folder) as workers, _interrupts() as interrupts:
-        collector = Collector(order, workers.names, workers.send, sinks(order), view)
+        collector = Collector(order, workers.names, workers.send, sinks(order, view), view)
         collector.begin()
         taken = 0
         while collector.verdict is None:
