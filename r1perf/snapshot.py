@@ -3,6 +3,10 @@
 import msgspec
 
 
+NO_TALLIES = msgspec.Raw(b"\x90")
+"""An empty MessagePack list."""
+
+
 class Series(msgspec.Struct, frozen=True, array_like=True):
     """The values of one metric, workload and stage in one interval, as sparse histogram counts.
 
@@ -58,6 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     ended: list[tuple[int, int]]  # stages that ended in the interval: (stage, offset from t0 in ns)
     t0_ns: int = 0  # the worker's monotonic time of t0: the origin of the stamps in its requests file
     clock_step_ns: int = 0  # how far the worker's wall clock has moved against its monotonic clock since t0
+    tallies: msgspec.Raw = NO_TALLIES  # MessagePack list of `sla.Tally`, the counts of the clauses: whoever judges reads it
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -271,9 +271,8 @@ class Traffic:
                     id=f"{arrival.index}.{number}", arrival=arrival.index, turn=number, workload=arrival.workload,
                     stage=stage, item=arrival.item, scheduled_ns=due_ns,
                 )  # fmt: skip
-                reply = self._request(ticket, prepared, hold)
+                reply = self._request(ticket, prepared, hold, source, turn)
                 result = reply.result
-                self._grade(source, turn, reply)
                 if result.outcome in FAILED or result.outcome in CENSORED:
                     return result
                 answer = turn.recorded_answer if turn.recorded_answer is not None else reply.answer or ""
@@ -284,6 +283,7 @@ class Traffic:
         finally:
             if sender is not None:
                 sender.ends()
+            self._recorder.conversation_over(arrival.index)
             if well:
                 self._recorder.count("conversations_done", arrival.workload, stage)
             elif scheduled and scheduled < len(turns):
@@ -298,7 +298,7 @@ class Traffic:
             self.halt()
             self._on_limit(sentence)
 
-    def _request(self, ticket: Ticket, prepared: Any, hold: Hold) -> Reply:
+    def _request(self, ticket: Ticket, prepared: Any, hold: Hold, source: Source, turn: Turn) -> Reply:
         """Send one scheduled request when there is a place in flight; it has exactly one outcome, whatever happens."""
         recorder = self._recorder
         recorder.count("scheduled", ticket.workload, ticket.stage)
@@ -316,7 +316,7 @@ class Traffic:
             reply = self._client.send(ticket, prepared, stream)
         finally:
             self.gate.leave()
-        result = recorder.add(reply.result, stream)
+        result = recorder.add(reply.result, stream, source.grade(turn, reply))
         self._budget.settle(hold, result)
         self._on_result(result)
         return Reply(result, reply.answer)
@@ -326,8 +326,3 @@ class Traffic:
             id=ticket.id, arrival=ticket.arrival, turn=ticket.turn, workload=ticket.workload, stage=ticket.stage,
             item=ticket.item, scheduled_ns=ticket.scheduled_ns, outcome=Outcome.DROPPED, done_ns=self._loop.now_ns(),
         )  # fmt: skip
-
-    def _grade(self, source: Source, turn: Turn, reply: Reply) -> None:
-        grade = source.grade(turn, reply)
-        if grade is not None:
-            self._recorder.count(f"grade.{grade}", reply.result.workload, reply.result.stage)

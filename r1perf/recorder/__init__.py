@@ -6,7 +6,8 @@ schedule delay therefore include streams that fail later (the failure counts apa
 thinking, e2e, service_e2e, tpot, itl_max and the tokens' distributions are those of requests that ended well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -17,9 +18,9 @@ from r1perf.recorder.fold import Fold, fold, fold_one
 from r1perf.recorder.timeline import Timeline, drain_index
 from r1perf.result import CENSORED, FAILED, Outcome, Result, Stream
 from r1perf.schedule import Stage
-from r1perf.snapshot import Counter, Health, Series, Snapshot
+from r1perf.snapshot import NO_TALLIES, Counter, Health, Series, Snapshot
 
-__all__ = ["LATE_NS", "Recorder", "drain_index"]
+__all__ = ["LATE_NS", "Recorder", "Tallies", "drain_index"]
 
 LATE_NS = 5_000_000
 """A request that is sent so long after its time counts as `late`."""
@@ -30,6 +31,29 @@ _STALLED = frozenset({Outcome.TIMEOUT, Outcome.STREAM_BROKEN, Outcome.STREAM_ERR
 _FOLD_TOKENS = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens")
 
 
+class Tallies(Protocol):
+    """What counts requests, gaps and conversations against the clauses of an SLA, which the recorder knows nothing of."""
+
+    judged: set[int]  # indices of judged stages; one that is added while the run goes on is added here too
+
+    def ended(self, result: Result, k: int, *, grade: str | None = None, request: Hashable = None) -> None:
+        """Count a request that ended; `k` is the interval in which it was scheduled."""
+
+    def fold(
+        self, workload: str, requests: Sequence[Hashable], heads: IntArray, gaps_ns: IntArray, stages: IntArray, k: int
+    ) -> None:
+        """Count the gaps between chunks that happened in interval `k`; see `fold.Gaps`."""
+
+    def conversation_over(self, arrival: int) -> None:
+        """Note that no turn of a conversation comes any more."""
+
+    def close(self) -> None:
+        """Note that nothing comes any more."""
+
+    def take(self) -> Sequence[msgspec.Struct]:
+        """Return the counts since the last call."""
+
+
 class Recorder:
     """Record one worker's part of a run.
 
@@ -38,8 +62,17 @@ class Recorder:
     with `count`.
     """
 
-    def __init__(self, worker: str, stages: Sequence[Stage], t0_ns: int, interval_ns: int, record_chunks: bool = False) -> None:
+    def __init__(
+        self,
+        worker: str,
+        stages: Sequence[Stage],
+        t0_ns: int,
+        interval_ns: int,
+        record_chunks: bool = False,
+        tallies: Tallies | None = None,
+    ) -> None:
         self.timeline = Timeline(stages, t0_ns)
+        self._tallies = tallies
         self._worker = worker
         self._t0_ns = t0_ns
         self._interval_ns = interval_ns
@@ -79,14 +112,29 @@ class Recorder:
         """Note that a stage, or the drain, begins at `at_ns`: for boundaries that the plan does not fix."""
         self.timeline.begin(stage, at_ns)
 
-    def add(self, result: Result, stream: Stream | None) -> Result:
+    def judge(self, stage: int) -> None:
+        """Let a stage that was not planned count for the clauses too."""
+        if self._tallies is not None:
+            self._tallies.judged.add(stage)
+
+    def conversation_over(self, arrival: int) -> None:
+        """Note that no turn of a conversation comes any more, whatever ended it."""
+        if self._tallies is not None:
+            self._tallies.conversation_over(arrival)
+
+    def add(self, result: Result, stream: Stream | None, grade: str | None = None) -> Result:
         """Enter a request's end and return its result with what only the recorder knows.
 
-        `stream` is None for a request that was never opened (dropped) or whose stream is gone (lost).
+        `stream` is None for a request that was never opened (dropped) or whose stream is gone (lost). `grade` is its answer's, where
+        it has one.
         """
         if stream is not None:
             result = self._close(result, stream)
         workload, stage = result.workload, result.stage
+        if self._tallies is not None:
+            self._tallies.ended(result, self._interval(result.scheduled_ns), grade=grade, request=stream)
+        if grade is not None:
+            self.count(f"grade.{grade}", workload, stage)
         self.count(f"outcome.{result.outcome}", workload, stage)
         if result.reason:
             self.count(f"reason.{result.outcome}.{result.reason}", workload, stage)
@@ -113,22 +161,23 @@ class Recorder:
 
     def flip(
         self, end_ns: int, *, waiting: int = 0, cpu_ns: int = 0, wall_ns: int | None = None, loop_lag_max_ns: int = 0,
-        rss_bytes: int = 0, clock_step_ns: int = 0,
+        rss_bytes: int = 0, clock_step_ns: int = 0, last: bool = False,
     ) -> Snapshot:  # fmt: skip
         """End the interval that ends at `end_ns` and return what happened in it.
 
         Stamps at or after `end_ns` stay for the next one. `waiting` counts arrivals that wait for `max_in_flight`; CPU, loop
         lag and the like are the worker's own readings over the interval; `wall_ns` is its true length (default: the planned
-        one). An interval is never returned twice: after an early flip the numbering goes on from there.
+        one). An interval is never returned twice: after an early flip the numbering goes on from there. `last`: nothing comes any
+        more.
         """
         in_flight = []
         for workload, streams in self._open.items():
-            self._enter(workload, fold(streams, self.timeline, end_ns))
+            self._enter(workload, fold(streams, self.timeline, end_ns), self._interval(end_ns - 1))
             if streams:
                 in_flight.append((workload, len(streams)))
         for stream in [stream for stream in self._unsent if 0 < stream.sent_ns < end_ns]:
             self._sent(stream, stream.sent_ns)
-        self._k = max(self._k + 1, (end_ns - 1 - self._t0_ns) // self._interval_ns)
+        self._k = max(self._k + 1, self._interval(end_ns - 1))
         health = Health(
             in_flight=self.in_flight,
             waiting=waiting,
@@ -148,6 +197,7 @@ class Recorder:
             ended=self.timeline.ended(end_ns),
             t0_ns=self._t0_ns,
             clock_step_ns=clock_step_ns,
+            tallies=self._taken(last),
         )
         self._values, self._gaps, self._counters, self._delay_max_ns = {}, {}, {}, 0
         return snapshot
@@ -175,7 +225,8 @@ class Recorder:
                 del self._unsent[stream]
             else:
                 self._sent(stream, result.sent_ns)
-        self._enter(stream.workload, fold_one(stream, self.timeline))
+        k = self._interval(stream.pending[-1]) if stream.pending else 0
+        self._enter(stream.workload, fold_one(stream, self.timeline), k)
         chunks = sum(stream.chunks_by_stage.values())
         if result.outcome in _STALLED and chunks and (gap := result.done_ns - stream.folded_ns) > 0:
             stream.itl_max_ns = max(stream.itl_max_ns, gap)
@@ -190,7 +241,20 @@ class Recorder:
             stamps_ns=stream.stamps_ns,
         )
 
-    def _enter(self, workload: str, folded: Fold) -> None:
+    def _interval(self, moment_ns: int) -> int:
+        """Return the interval of a moment."""
+        return (moment_ns - self._t0_ns) // self._interval_ns
+
+    def _taken(self, last: bool) -> msgspec.Raw:
+        if self._tallies is None:
+            return NO_TALLIES
+        if last:
+            self._tallies.close()
+        return msgspec.Raw(msgspec.msgpack.encode(self._tallies.take()))
+
+    def _enter(self, workload: str, folded: Fold, k: int) -> None:
+        if self._tallies is not None and (gaps := folded.gaps) is not None:
+            self._tallies.fold(workload, gaps.streams, gaps.heads, gaps.gaps_ns, gaps.stages, k)
         for stream, first_ns in folded.began:
             if stream in self._unsent:  # a first chunk in the interval of its sending
                 self._sent(stream, stream.sent_ns)

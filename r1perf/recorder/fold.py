@@ -1,7 +1,7 @@
 """Take the chunk stamps of all streams away and turn them into gaps, in a few numpy operations whatever their number."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -12,6 +12,9 @@ from r1perf.recorder.timeline import Timeline
 from r1perf.result import Stream
 
 
+_FIRST = np.zeros(1, dtype=np.int64)
+
+
 class StageFold(msgspec.Struct):
     """What happened in one stage: the gaps between reads (ns, never 0) and the chunks."""
 
@@ -20,11 +23,27 @@ class StageFold(msgspec.Struct):
     coalesced: int
 
 
+class Gaps(msgspec.Struct):
+    """Every gap with the stream and the stage it belongs to: those of `streams[i]` stand from `heads[i]` up to the next head.
+
+    A gap of 0 is none: the head of a stream, or a chunk that shared a read.
+    """
+
+    streams: Sequence[Stream]
+    heads: IntArray
+    gaps_ns: IntArray
+    stages: IntArray
+
+
 class Fold(msgspec.Struct):
-    """What the streams of one workload did since the last fold; `began` holds streams with their first stamp."""
+    """What the streams of one workload did since the last fold; `began` holds streams with their first stamp.
+
+    `gaps` is absent where there is none.
+    """
 
     stages: dict[int, StageFold]
     began: list[tuple[Stream, int]]
+    gaps: Gaps | None = None
 
 
 def fold(streams: Iterable[Stream], timeline: Timeline, end_ns: int) -> Fold:
@@ -77,20 +96,20 @@ def fold(streams: Iterable[Stream], timeline: Timeline, end_ns: int) -> Fold:
         stream.folded_ns = last
         stream.coalesced += n
         stream.itl_max_ns = max(stream.itl_max_ns, gap)
-    return Fold(_by_stage(touched, all_ns, heads_at, gaps, chunk, coalesced, timeline), began)
+    stage_of = timeline.of(all_ns)
+    stages = _by_stage(touched, stage_of, heads_at, gaps, chunk, coalesced)
+    return Fold(stages, began, Gaps(touched, heads_at, gaps, stage_of))
 
 
 def _by_stage(
     touched: list[Stream],
-    all_ns: IntArray,
+    stage_of: IntArray,
     heads_at: IntArray,
     gaps: IntArray,
     chunk: np.ndarray[tuple[int], np.dtype[np.bool_]],
     coalesced: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    timeline: Timeline,
 ) -> dict[int, StageFold]:
     """Part the chunks and gaps by the stage of the chunk, which ends the gap."""
-    stage_of = timeline.of(all_ns)
     stages: dict[int, StageFold] = {}
     for stage in np.unique(stage_of[chunk]).tolist():
         here = chunk & (stage_of == stage)
@@ -120,6 +139,8 @@ def fold_one(stream: Stream, timeline: Timeline) -> Fold:
     stream.chunks_by_stage[stage] = stream.chunks_by_stage.get(stage, 0) + len(pending)
     if stream.stamps_ns is not None:
         stream.stamps_ns += pending
-    found = StageFold(np.array(real, dtype=np.int64), len(pending), len(gaps) - len(real))
+    real_ns = np.array(real, dtype=np.int64)
+    found = StageFold(real_ns, len(pending), len(gaps) - len(real))
     pending.clear()
-    return Fold({stage: found}, began)
+    each = Gaps((stream,), _FIRST, real_ns, np.full(len(real), stage)) if real else None
+    return Fold({stage: found}, began, each)
