@@ -7,7 +7,6 @@ this same collector over Locust's messages.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -187,6 +186,10 @@ class Collector:
         now_ns = clock.monotonic_ns()
         return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > after_ns]
 
+    def expects(self, worker: str) -> bool:
+        """Tell whether a worker has still something to do: get ready, or measure."""
+        return self._verdict is None and (self.summary is None or worker in self._running)
+
     def heard(self, worker: str) -> None:
         """Note that a worker lives, whatever it said."""
         self._heard_ns[worker] = clock.monotonic_ns()
@@ -228,7 +231,7 @@ class Collector:
         run = Run(
             run_id=self._order.run_id,
             name=scenario.name,
-            target=target.name or f"{urlsplit(target.url).netloc}/{target.model}",
+            target=target.title,
             url=target.url,
             model=target.model,
             engine=target.engine,

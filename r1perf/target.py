@@ -1,6 +1,7 @@
 """Where the load goes and how to speak to it."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -77,6 +78,11 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     max_in_flight: Annotated[int, msgspec.Meta(gt=0)] = 2000
     price: Price = Price()
     system: System = System()
+
+    @property
+    def title(self) -> str:
+        """Return the name that people see: its own, else host/model."""
+        return self.name or f"{urlsplit(self.url).netloc}/{self.model}"
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -56,11 +56,11 @@ class Worker:
         self._terminated = loop.event()
         self._shard: _Shard | None = None
 
-    def terminate(self, signal: str = "SIGTERM") -> None:
+    def terminate(self, signal: str = "SIGTERM", drain_ns: int = TERMINATED_DRAIN_NS) -> None:
         """End in order, from a signal handler: drain for a bounded time, report, be done."""
         self._terminated.set()
         if self._shard is not None:
-            self._shard.stop(f"the worker was asked to end by {signal}", drain_ns=TERMINATED_DRAIN_NS)
+            self._shard.stop(f"the worker was asked to end by {signal}", drain_ns=drain_ns)
 
     def run(self) -> None:
         """Take the assignment, get ready, measure, report."""

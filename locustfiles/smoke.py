@@ -1,0 +1,3 @@
+from r1perf.swarm import R1User, swarm
+
+swarm("smoke")

@@ -1,0 +1,149 @@
+"""Take part in plain Locust: what happens at its events."""
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import gevent
+import locust
+from gevent.event import Event
+from locust.env import Environment
+from locust.runners import LocalRunner, WorkerRunner
+from rich.console import Console
+
+from r1perf.arrivals import Closed
+from r1perf.errors import R1perfError
+from r1perf.report import print_report
+from r1perf.summary import Summary
+from r1perf.swarm import options
+from r1perf.swarm.master import Master
+from r1perf.swarm.member import Member
+from r1perf.swarm.user import OpenLoop, R1User
+
+logger = logging.getLogger("r1perf")
+
+_MASTERS: "WeakKeyDictionary[Environment, Master]" = WeakKeyDictionary()
+
+
+def master_of(environment: Environment) -> Master | None:
+    """Return what collects in a Locust process; None in a worker, and before Locust's `init`."""
+    return _MASTERS.get(environment)
+
+
+def swarm(scenario: str = "smoke") -> None:
+    """Let this locustfile run scenarios: `scenario` is the one that runs where nobody chooses another."""
+
+    def add_options(parser: Any, **_: Any) -> None:
+        options.add(parser, scenario)
+
+    locust.events.init_command_line_parser.add_listener(add_options)
+    locust.events.init.add_listener(_init)
+
+
+class Log:
+    """What people see of a run while it goes on: lines in Locust's log."""
+
+    def note(self, sentence: str) -> None:
+        """Log a sentence."""
+        logger.warning(sentence)
+
+    def show(self, summary: Summary, phase: str) -> None:
+        """Show nothing: that is the web UI's."""
+
+
+def _init(environment: Environment, **_: Any) -> None:
+    runner = environment.runner
+    parsed: Any = environment.parsed_options
+    if isinstance(runner, WorkerRunner | LocalRunner):
+        member = Member(environment, Path(parsed.r1_runs))
+        environment.events.quitting.add_listener(lambda **_: member.finish())
+    if not isinstance(runner, WorkerRunner):
+        _Lead(environment)
+
+
+class _Lead:
+    """A master's, or a single process's, answers to Locust's events."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        assert environment.parsed_options is not None
+        self._options = environment.parsed_options
+        self._master = _MASTERS[environment] = Master(environment, Log())
+        self._run: gevent.Greenlet[..., None] | None = None
+        self._stopping = False
+        try:
+            scenario, _ = options.scenario_of(self._options, environment.host)
+        except R1perfError as error:
+            sys.exit(_said(error))
+        if not isinstance(scenario.arrivals, Closed) and environment.web_ui is not None and self._alone():
+            environment.shape_class = OpenLoop()
+        environment.events.test_start.add_listener(self._on_start)
+        environment.events.test_stopping.add_listener(self._on_stopping)
+        environment.events.quitting.add_listener(self._on_quitting)
+        environment.events.quit.add_listener(self._on_quit)
+
+    def _alone(self) -> bool:
+        """Tell whether Locust's users are ours alone, and nobody has a shape for them."""
+        return self._environment.shape_class is None and set(self._environment.user_classes) <= {R1User}
+
+    def _on_start(self, **_: Any) -> None:
+        """Begin a run; Locust spawns its users when t0 has been announced."""
+        begun = Event()
+        self._stopping = False
+        self._run = gevent.spawn(self._carry, begun.set)
+        begun.wait()
+
+    def _carry(self, begun: Callable[[], None]) -> None:
+        self._environment.process_exit_code = 3  # until there is a verdict
+        try:
+            scenario, base = options.scenario_of(self._options, self._environment.host)
+            ran = self._master.carry(scenario, base=base, runs=Path(self._options.r1_runs), begun=begun)
+            self._environment.process_exit_code = ran.verdict.code
+            if ran.verdict.sentence is not None:
+                logger.error(ran.verdict.sentence)
+        except R1perfError as error:
+            self._environment.process_exit_code = 2
+            logger.error(str(error))
+        finally:
+            begun()
+            if not self._stopping:
+                gevent.spawn(self._end)
+
+    def _end(self) -> None:
+        """End Locust's test: the run is over."""
+        runner = self._environment.runner
+        assert runner is not None
+        if self._environment.web_ui is None:
+            runner.quit()
+        else:
+            runner.stop()
+
+    def _on_stopping(self, **_: Any) -> None:
+        """Drain before Locust stops anything; it may fire more than once."""
+        self._stopping = True
+        self._master.stop("Locust was asked to stop the test")
+        self._wait()
+
+    def _on_quitting(self, **_: Any) -> None:
+        self._stopping = True
+        self._master.interrupt()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._run is not None and gevent.getcurrent() is not self._run:
+            self._run.join()
+
+    def _on_quit(self, **_: Any) -> None:
+        """Print our tables last, below Locust's own."""
+        ran = self._master.ran
+        if ran is not None and ran.verdict.document is not None:
+            print_report(ran.verdict.document, Console())
+            sys.stdout.write(f"{ran.folder}\n")
+
+
+def _said(error: R1perfError) -> int:
+    sys.stderr.write(f"r1perf: {error}\n")
+    return 2

@@ -1,0 +1,179 @@
+"""The collector's side in a Locust process: who is in the swarm, and the run that goes on."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gevent
+import msgspec
+from locust.env import Environment
+from locust.exception import RPCError
+from locust.runners import MasterRunner
+
+from r1perf.collector import LEAD_NS, Order, Verdict, View
+from r1perf.errors import R1perfError
+from r1perf.launch.run import Ran, ordered, ran
+from r1perf.loop.gevent import GeventLoop
+from r1perf.scenario import Scenario, simulated
+from r1perf.summary import Summary
+from r1perf.swarm import wire
+from r1perf.swarm.place import place
+from r1perf.swarm.relay import Relay
+from r1perf.swarm.roster import Mate, Roster
+from r1perf.units import Duration
+
+HELLO_NS = 15_000_000_000
+"""How long a worker that Locust lists may take to say hello: it may still be importing."""
+
+PER_WORKER_NS = 10_000_000
+"""What each worker adds to the interval, and to the time between announcing t0 and t0: 100 workers report once a second."""
+
+
+class Master:
+    """The runs of one Locust process, one after the other. What people see of the run is in its properties."""
+
+    def __init__(self, environment: Environment, view: View) -> None:
+        assert environment.runner is not None
+        self._environment, self._runner, self._view = environment, environment.runner, view
+        self._loop = GeventLoop()
+        self._relay: Relay | None = None
+        self._roster = Roster(self._loop, lambda client_id, message: self._tell(client_id, "", message))
+        self._welcome = wire.Welcome(os.getpid(), place())
+        self.scenario: Scenario | None = None  # of the run that goes on, or went on last
+        self.ran: Ran | None = None  # how the last run ended; None while one goes on
+        self._runner.register_message(wire.UP, self._receive, concurrent=True)
+
+    # --- What is seen ---
+
+    @property
+    def running(self) -> bool:
+        """Tell whether a run goes on, from its preparation to its verdict."""
+        return self._relay is not None and self.ran is None
+
+    @property
+    def summary(self) -> Summary | None:
+        """Return the merged snapshots of the run that goes on, or went on last; None before the first t0."""
+        return None if self._relay is None else self._relay.summary
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the archive of the run that goes on, or went on last."""
+        return None if self._relay is None else self._relay.folder
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return how the last run ended; None while one goes on."""
+        return None if self.ran is None else self.ran.verdict
+
+    def hellos(self, client_ids: list[str]) -> int:
+        """Count the workers among these that have said hello."""
+        return len(client_ids) - len(self._roster.wait(client_ids, 0))
+
+    # --- What is asked for ---
+
+    def carry(
+        self, scenario: Scenario, *, base: Path, runs: Path, users: bool = False, begun: Callable[[], None] = lambda: None
+    ) -> Ran:
+        """Carry one run out with the workers that are there; `begun` is called once t0 is announced, or never will be.
+
+        Raises an R1perfError for what is wrong before it begins.
+        """
+        self.scenario, self.ran = scenario, None
+        try:
+            crew = self._crew()
+            self._check(scenario, crew)
+            scenario = scaled(scenario, len(crew))
+            with ordered(scenario, base=base, runs=runs) as order:
+                order = msgspec.structs.replace(order, lead_ns=LEAD_NS + len(crew) * PER_WORKER_NS, users=users)
+                self.ran = ran(order, self._collect(order, crew, begun), runs)
+        except R1perfError as error:
+            self.ran = Ran(Verdict(2, str(error), None), None)
+        finally:
+            begun()
+        return self.ran
+
+    def interrupt(self) -> None:
+        """Take a Ctrl-C: the first drains for a bounded time, the second cuts what is in flight."""
+        if self.running and self._relay is not None:
+            self._relay.interrupt()
+
+    def stop(self, reason: str) -> None:
+        """End the run in order because somebody asked for it: nothing new, then wait as the scenario says."""
+        if self.running and self._relay is not None:
+            self._relay.stop(reason)
+
+    # --- Workers ---
+
+    def _crew(self) -> list[Mate]:
+        """Take everybody who is there; raises R1perfError where nobody is, or somebody does not know r1perf."""
+        client_ids = self._client_ids()
+        if not client_ids:
+            raise R1perfError("no worker is there; start one with `r1perf worker` or `locust --worker`")
+        missing = self._roster.wait(client_ids, self._loop.now_ns() + HELLO_NS)
+        if missing:
+            raise R1perfError(f"worker {missing[0]} has not said hello: does its locustfile use r1perf.swarm?")
+        return self._roster.crew(client_ids)
+
+    def _client_ids(self) -> list[str]:
+        if not isinstance(self._runner, MasterRunner):
+            return ["local"]
+        clients = self._runner.clients
+        return [client.id for client in (*clients.ready, *clients.spawning, *clients.running)]
+
+    def _check(self, scenario: Scenario, crew: list[Mate]) -> None:
+        away = next((mate for mate in crew if not mate.here), None)
+        if away is not None and simulated(scenario.target.url) is not None:
+            raise R1perfError(
+                f"the simulated endpoint would run here, and worker {away.name} is on {away.host}: "
+                "start `r1perf simulate --host` where all can reach it, and give its URL"
+            )
+
+    def _present(self, mate: Mate) -> bool:
+        return not isinstance(self._runner, MasterRunner) or mate.client_id in self._runner.clients
+
+    def _drop(self, mate: Mate) -> None:
+        """Take a lost worker off Locust's list: a minute later Locust would start its users on others, and kill theirs."""
+        if isinstance(self._runner, MasterRunner):
+            self._runner.clients.pop(mate.client_id, None)
+
+    # --- Messages ---
+
+    def _collect(self, order: Order, crew: list[Mate], begun: Callable[[], None]) -> Verdict:
+        self._relay = relay = Relay(
+            self._loop, order, crew, self._transmit, self._view,
+            present=self._present, dead=self._roster.dead, drop=self._drop,
+        )  # fmt: skip
+        gevent.spawn(relay.begun.wait).link(lambda _: begun())
+        return relay.run()
+
+    def _receive(self, environment: Environment, msg: Any, **_: Any) -> None:
+        frame = wire.decode_frame(msg.data)
+        client_id = str(msg.node_id)
+        if not frame.run:
+            message = wire.decode_to_master(frame.body)
+            if isinstance(message, wire.Hello | wire.Pong):
+                new = self._roster.take(client_id, message)
+                if isinstance(message, wire.Hello):
+                    self._tell(client_id, "", self._welcome)
+                    if new and self.running:
+                        self._view.note(f"a worker on {message.host} has joined: it waits for the next run, this one has begun")
+        elif self._relay is not None and self.running and frame.run == self._relay.run_id:
+            self._relay.take(client_id, frame)
+        else:
+            self._tell(client_id, frame.run, wire.Over())
+
+    def _tell(self, client_id: str, run: str, message: wire.ToMember) -> None:
+        self._transmit(client_id, wire.Frame(run, 0, 0, wire.encode(message)))
+
+    def _transmit(self, client_id: str, frame: wire.Frame) -> None:
+        try:
+            self._runner.send_message(wire.DOWN, wire.encode(frame), client_id)
+        except RPCError:
+            return  # whoever needs the message repeats it
+
+
+def scaled(scenario: Scenario, workers: int) -> Scenario:
+    """Return the scenario with an interval that lets the master keep up with so many workers."""
+    least = Duration(workers * PER_WORKER_NS)
+    return scenario if scenario.interval >= least else msgspec.structs.replace(scenario, interval=least)

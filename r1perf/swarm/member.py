@@ -1,0 +1,152 @@
+"""The worker's side in a Locust process: it says hello, takes its part of a run, and measures."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import gevent
+from locust.env import Environment
+from locust.exception import RPCError
+from locust.runners import WorkerRunner
+
+from r1perf import __version__, clock
+from r1perf.loop.gevent import GeventLoop
+from r1perf.swarm import wire
+from r1perf.swarm.part import Part
+from r1perf.swarm.place import alive, place
+from r1perf.swarm.tables import teller
+
+ORPHANED_NS = 30_000_000_000
+"""A worker that has heard nothing of its master for so long (a heartbeat comes every second) ends its part of the run."""
+
+FINISH_NS = 20_000_000_000
+"""How long a process that ends waits for its part: the worker cuts what is in flight well before."""
+
+SETTLE_NS = 3_000_000_000
+"""How long it then waits until the master has acknowledged everything."""
+
+ALONE_NS = 1_000_000_000
+"""After an interrupt a worker waits so long for the master's own word: Ctrl-C reaches both, and the master then ends the run."""
+
+KEPT = 16
+"""How many ended runs a process remembers, to tell their stray messages from a new run's."""
+
+
+class Member:
+    """One worker of a swarm, for the life of its process; runs come one after the other. `runs` is where it keeps own files."""
+
+    def __init__(self, environment: Environment, runs: Path) -> None:
+        assert environment.runner is not None
+        self._environment, self._runner, self._runs = environment, environment.runner, runs
+        self._loop = GeventLoop()
+        self._part: Part | None = None
+        self._past: list[str] = []
+        self._master: wire.Welcome | None = None
+        self._place = place()
+        self._heard_ns = self._loop.now_ns()
+        self.code = 0
+        self._runner.register_message(wire.DOWN, self._receive, concurrent=True)
+        environment.events.heartbeat_received.add_listener(self._on_heartbeat)
+        gevent.spawn(self._greet)
+        gevent.spawn(self._watch)
+
+    @property
+    def part(self) -> Part | None:
+        """Return the part that is measured now; None between runs."""
+        return None if self._part is None or self._part.over else self._part
+
+    def finish(self, signal: str = "SIGTERM") -> None:
+        """End the part in order and wait until the master has everything: for a process that is about to end."""
+        part = self._part
+        if part is None:
+            return
+        if isinstance(self._runner, WorkerRunner) and not len(self._runner.greenlet):
+            part.end()  # Locust has ended its own tasks: nothing of the master's comes through any more
+        if not part.over and not part.halted:
+            part.worker.terminate(signal)
+        part.wait(self._loop.now_ns() + FINISH_NS)
+        until_ns = self._loop.now_ns() + SETTLE_NS
+        while not part.channel.settled and self._loop.now_ns() < until_ns:
+            self._loop.sleep_until(self._loop.now_ns() + 50_000_000)
+
+    def interrupt(self, again: bool) -> None:
+        """Take a Ctrl-C: wait for the master's word, which has had it too; end alone where there is none."""
+        part = self.part
+        if part is None:
+            return
+        if again:
+            part.worker.terminate("SIGINT", drain_ns=0)
+            return
+        self._loop.sleep_until(self._loop.now_ns() + ALONE_NS)
+        if not part.halted:
+            part.worker.terminate("SIGINT")
+        part.wait(self._loop.now_ns() + FINISH_NS)
+
+    # --- Messages ---
+
+    def _receive(self, environment: Environment, msg: Any, **_: Any) -> None:
+        self._heard_ns = self._loop.now_ns()
+        frame = wire.decode_frame(msg.data)
+        if frame.run:
+            if frame.run not in self._past:
+                self._part_of(frame.run).take(frame)
+            return
+        message = wire.decode_to_member(frame.body)
+        if isinstance(message, wire.Ping):
+            self._say(wire.Pong(message.sent_ns, clock.wall_ns()))
+        elif isinstance(message, wire.Welcome):
+            self._master = message
+
+    def _part_of(self, run: str) -> Part:
+        if self._part is None or self._part.run != run:
+            if self._part is not None:
+                self._part.end()
+                self._past = [*self._past, self._part.run][-KEPT:]
+            self._part = Part(
+                run, self._loop, self._transmit, self._shared, self._runs, lambda title: teller(self._environment, title)
+            )
+            gevent.spawn(self._part.measure)
+        return self._part
+
+    def _say(self, message: wire.Hello | wire.Pong) -> None:
+        self._transmit(wire.Frame("", 0, 0, wire.encode(message)))
+
+    def _transmit(self, frame: wire.Frame) -> None:
+        try:
+            self._runner.send_message(wire.UP, wire.encode(frame))
+        except RPCError:
+            return  # whoever needs the message repeats it
+
+    # --- What goes on all the time ---
+
+    def _greet(self) -> None:
+        hello = wire.Hello(platform.node(), os.getpid(), self._place, __version__)
+        while self._master is None:
+            self._say(hello)
+            gevent.sleep(1)
+
+    def _watch(self) -> None:
+        """Repeat what was lost, and notice when the master is gone."""
+        while True:
+            gevent.sleep(1)
+            if self._part is not None:
+                self._part.channel.tick()
+            if self.part is not None and self._orphaned():
+                self.part.end()
+
+    def _orphaned(self) -> bool:
+        if not isinstance(self._runner, WorkerRunner):
+            return False
+        master = self._master
+        if master is not None and master.place and master.place == self._place and not alive(master.pid):
+            return True
+        return self._loop.now_ns() - self._heard_ns > ORPHANED_NS
+
+    def _on_heartbeat(self, **_: Any) -> None:
+        self._heard_ns = self._loop.now_ns()
+
+    def _shared(self, folder: Path) -> bool:
+        """Tell whether a folder of the master's is one of this machine."""
+        master = self._master
+        return master is not None and bool(self._place) and master.place == self._place and folder.is_dir()

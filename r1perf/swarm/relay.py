@@ -1,0 +1,221 @@
+"""One run on the master: `r1perf.collector.Collector`, spoken to by the workers' frames."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from r1perf import messages
+from r1perf.collector import Collector, Order, Verdict, View
+from r1perf.launch.run import sinks
+from r1perf.loop import Loop
+from r1perf.summary import Summary
+from r1perf.swarm import wire
+from r1perf.swarm.fetch import Fetching
+from r1perf.swarm.numbered import Numbered
+from r1perf.swarm.roster import Mate
+
+TICK_NS = 200_000_000
+"""How often the collector looks up while no message comes."""
+
+REPEAT_NS = 1_000_000_000
+"""How often what was lost is repeated, and the workers' processes are looked at."""
+
+LOST_NS = 45_000_000_000
+"""A worker that has said nothing for so long is lost: before Locust (64 s after its end) starts its users elsewhere."""
+
+ABSENT_NS = 3_000_000_000
+"""A worker that has left Locust's list for so long is lost; messages that it sent before may still be on their way."""
+
+PAUSE_NS = 5_000_000_000
+"""A master that was stopped for so long first hears what has come meanwhile."""
+
+TURN_NS = 20_000_000
+"""How long messages are merged before others on this loop (heartbeats, the web UI) have their turn."""
+
+
+class Relay:
+    """Carries one run out. `transmit(client_id, frame)` sends, perhaps; `present(mate)` tells whether Locust still lists a
+    worker, `dead(mate)` whether its process is known to have ended, and `drop(mate)` is told that it was given up."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        order: Order,
+        crew: list[Mate],
+        transmit: Callable[[str, wire.Frame], None],
+        view: View,
+        *,
+        present: Callable[[Mate], bool],
+        dead: Callable[[Mate], bool],
+        drop: Callable[[Mate], None],
+    ) -> None:
+        self._loop, self._order, self._transmit = loop, order, transmit
+        self._present, self._dead, self._drop = present, dead, drop
+        self._crew = {mate.name: mate for mate in crew}
+        self._names = {mate.client_id: mate.name for mate in crew}
+        self._channels = {mate.name: Numbered(order.run_id, partial(transmit, mate.client_id), loop.now_ns) for mate in crew}
+        self._fenced: set[str] = set()
+        self._absent_ns: dict[str, int] = {}
+        self._folders: dict[str, str] = {}  # of workers that write elsewhere
+        self._fetching: dict[str, Fetching] = {}
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._came = loop.event()
+        self.begun = loop.event()  # t0 is announced, or the run will never begin
+        self._collector = Collector(order, list(self._crew), self._send, sinks(order, view), view)
+
+    @property
+    def summary(self) -> Summary | None:
+        """Return the merged snapshots; None before t0 is announced."""
+        return self._collector.summary
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self._order.run_id
+
+    @property
+    def folder(self) -> Path:
+        """Return the run's archive."""
+        return self._order.folder
+
+    def take(self, client_id: str, frame: wire.Frame) -> None:
+        """Take a frame of this run."""
+        self._later(partial(self._take, client_id, frame))
+
+    def interrupt(self) -> None:
+        """Take a Ctrl-C: the first drains for a bounded time, the second cuts."""
+        self._later(self._collector.interrupt)
+
+    def stop(self, reason: str) -> None:
+        """End the run in order because somebody asked for it."""
+        self._later(partial(self._collector.stop, reason, asked=True))
+
+    def run(self) -> Verdict:
+        """Carry the run out to its end."""
+        try:
+            self._collector.begin()
+            self._loop_until_verdict()
+            assert self._collector.verdict is not None
+            return self._collector.verdict
+        finally:
+            self.begun.set()
+            for name in self._crew:
+                self._channels[name].post(wire.encode(wire.Over()))
+
+    def _loop_until_verdict(self) -> None:
+        repeat_ns = looked_ns = self._loop.now_ns()
+        while self._collector.verdict is None:
+            self._came.clear()
+            if not self._inbox:
+                self._came.wait(self._loop.now_ns() + TICK_NS)
+            now_ns = self._loop.now_ns()
+            if now_ns - looked_ns > PAUSE_NS:
+                for name in self._crew:
+                    self._collector.heard(name)
+            looked_ns = now_ns
+            self._work()
+            if self.summary is not None:
+                self.begun.set()
+            if now_ns - repeat_ns >= REPEAT_NS:
+                repeat_ns = now_ns
+                self._repeat()
+            self._collector.tick()
+
+    def _later(self, work: Callable[[], None]) -> None:
+        self._inbox.append(work)
+        self._came.set()
+
+    def _work(self) -> None:
+        began_ns = self._loop.now_ns()
+        while self._inbox:
+            self._inbox.popleft()()
+            if self._loop.now_ns() - began_ns > TURN_NS:
+                self._loop.sleep_until(0)
+                began_ns = self._loop.now_ns()
+
+    # --- Messages ---
+
+    def _send(self, worker: str, message: messages.ToWorker) -> None:
+        mate = self._crew[worker]
+        if isinstance(message, messages.Go):
+            # One moment for all: what the worker's own wall clock shows at t0. In one place there is only one clock.
+            skew_ns = 0 if mate.here else mate.clock_offset_ns or 0
+            message = messages.Go(message.t0_wall_ns + skew_ns)
+        channel, body = self._channels[worker], wire.encode(message)
+        if isinstance(message, wire.UNNUMBERED):
+            channel.post(body)
+        else:
+            channel.send(body)
+
+    def _take(self, client_id: str, frame: wire.Frame) -> None:
+        name = self._names.get(client_id)
+        if name is None or name in self._fenced:
+            over = wire.Frame(self._order.run_id, 0, 0, wire.encode(wire.Over()))
+            self._transmit(client_id, over)
+            return
+        for body in self._channels[name].take(frame):
+            self._handle(name, wire.decode_to_master(body))
+
+    def _handle(self, name: str, message: wire.ToMaster) -> None:
+        self._collector.heard(name)
+        if isinstance(message, wire.Broken):
+            self._lose(name, message.how)
+        elif isinstance(message, wire.Piece):
+            if name in self._fetching:
+                self._fetching[name].take(message)
+                self._fetch(name)
+        elif isinstance(message, messages.Done) and name in self._folders and name not in self._fetching:
+            self._fetching[name] = Fetching(self._order.folder, name, self._loop.now_ns, message)
+            self._fetch(name)
+        elif isinstance(message, messages.ToCollector):
+            if isinstance(message, messages.Ready):
+                message = self._ready(name, message)
+            self._collector.receive(name, message)
+
+    def _ready(self, name: str, ready: messages.Ready) -> messages.Ready:
+        if ready.folder is not None:
+            self._folders[name] = ready.folder
+        return msgspec.structs.replace(ready, clock_offset_ns=self._crew[name].clock_offset_ns)
+
+    def _fetch(self, name: str) -> None:
+        """Ask for the next piece of a worker's files; where all are here, the worker is done."""
+        fetching = self._fetching[name]
+        asked = fetching.ask()
+        if asked is not None:
+            self._channels[name].post(wire.encode(asked))
+        elif fetching.ended:
+            self._collector.receive(name, fetching.done)
+
+    # --- Workers that do not answer ---
+
+    def _repeat(self) -> None:
+        now_ns = self._loop.now_ns()
+        for name, mate in self._crew.items():
+            if name in self._fenced:
+                continue
+            self._channels[name].tick()
+            if name in self._fetching and not self._fetching[name].ended:
+                self._fetch(name)
+            if self._present(mate):
+                self._absent_ns.pop(name, None)
+            else:
+                self._absent_ns.setdefault(name, now_ns)
+            if self._dead(mate):
+                self._lose(name, "its process has ended")
+            elif now_ns - self._absent_ns.get(name, now_ns) > ABSENT_NS:
+                self._lose(name, "it has left the swarm")
+        for name in self._collector.silent(LOST_NS):
+            self._lose(name, f"it has said nothing for {LOST_NS // 10**9} s")
+
+    def _lose(self, name: str, how: str) -> None:
+        """Give a worker up; whatever it says from now on is not heard."""
+        if not self._collector.expects(name):
+            return
+        self._fenced.add(name)
+        self._drop(self._crew[name])
+        where = self._folders.get(name)
+        left = f"; its files are on {self._crew[name].host}, in {where}" if where is not None else ""
+        self._collector.gone(name, how + left)
