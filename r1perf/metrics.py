@@ -20,6 +20,8 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("schedule_delay", "schedule delay", "us", "scheduled", "sent - scheduled: how late the generator was"),
         Metric("ttft", "TTFT", "us", "scheduled", "first output chunk of any kind - scheduled"),
+        Metric("ttft_cold", "TTFT cold", "us", "scheduled", "TTFT of requests of whose prompt under 5 % came from the prefix cache"),
+        Metric("ttft_warm", "TTFT warm", "us", "scheduled", "TTFT of requests of whose prompt half or more came from the prefix cache"),
         Metric("ttfo", "TTFO", "us", "scheduled", "first non-blank answer chunk after the last reasoning chunk - scheduled"),
         Metric("thinking", "thinking", "us", "scheduled", "that same chunk - first reasoning chunk"),
         Metric("itl", "ITL", "us", "happened", "each gap between successive reads that brought output chunks"),
@@ -54,6 +56,8 @@ COUNTERS: dict[str, str] = {
     "output_tokens": "output tokens of ended requests",
     "reasoning_tokens": "reasoning tokens of ended requests",
     "cached_tokens": "cached input tokens of ended requests",
+    "partly_cached": "requests that ended well and are neither cold nor warm: 5 to 50 % of the prompt came from the prefix cache",
+    "cache_told_tokens": "input tokens of ended requests whose cached tokens the server told: with cached_tokens, the hit ratio",
     "tokens_from_server": "requests whose tokens the server counted",
     "tokens_from_tokenizer": "requests whose tokens were counted by a tokenizer here",
     "tokens_from_chunks": "requests whose tokens were taken to be their chunks",

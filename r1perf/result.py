@@ -1,6 +1,7 @@
 """One request: what was asked for, what is still streaming, what came of it."""
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -42,6 +43,15 @@ class Usage(msgspec.Struct, frozen=True):
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
+
+    @property
+    def warmth(self) -> Literal["cold", "warm", "partly"] | None:
+        """Say how much of the prompt came from the cache: under 5 % is cold, half and more is warm; None where nobody said."""
+        if not self.input_tokens or self.cached_tokens is None:
+            return None
+        if 2 * self.cached_tokens >= self.input_tokens:
+            return "warm"
+        return "cold" if 20 * self.cached_tokens < self.input_tokens else "partly"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,12 +18,14 @@ class Calibration(msgspec.Struct, frozen=True):
     """How a server counts made text: tokens = overhead + words * tokens_per_word.
 
     The overhead is the chat template's own (begin of text, role marks). `error` is the largest relative error over the requests
-    that it was fitted to; None where nothing was fitted: then one word is taken as one token.
+    that it was held against; None where nothing was fitted. `requests` and `input_tokens` are what finding it took.
     """
 
     tokens_per_word: float = 1.0
     overhead: int = 0
     error: float | None = None
+    requests: int = 0
+    input_tokens: int = 0
 
     def words(self, tokens: int) -> int:
         """Return how many words give so many tokens, at least one."""
@@ -46,7 +48,7 @@ def fit(counts: Sequence[tuple[int, int]]) -> Calibration:
         raise ValueError("the server's token counts do not grow with the prompts")
     fitted = Calibration(slope, round(mean_tokens - slope * mean_words))
     error = max(abs(fitted.tokens(words) - tokens) / tokens for words, tokens in counts)
-    return msgspec.structs.replace(fitted, error=error)
+    return msgspec.structs.replace(fitted, error=error, requests=n, input_tokens=sum(tokens for _, tokens in counts))
 
 
 ONE_EACH = Calibration()
@@ -66,6 +68,13 @@ class Vocabulary:
     def made(self, words: int, *key: object) -> str:
         """Make a text of so many words."""
         return made(words, *key, words=self.words)
+
+    def even(self, words: int, start: int = 0) -> str:
+        """Make a text of so many words in which each word of the vocabulary stands as often as any other, or once more.
+
+        Its tokens a word are the mean over the vocabulary, without the luck of a draw.
+        """
+        return " ".join(self.words[(start + at) % len(self.words)] for at in range(words))
 
 
 def exact_vocabulary(path: str, base: Path | None, overhead: int) -> Vocabulary:

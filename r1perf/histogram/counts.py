@@ -102,6 +102,13 @@ class Counts:
         """
         return self.percentiles((p,))[0]
 
+    def value_at(self, at: int) -> int | None:
+        """Return the value of the at-th smallest (from 1), as `percentile` does; None where there are not so many."""
+        if not 1 <= at <= self.count:
+            return None
+        buckets, counts = self.sparse()
+        return highest(buckets[int(np.searchsorted(np.cumsum(np.array(counts, dtype=np.int64)), at))])
+
     def percentiles(self, ps: Sequence[Rank]) -> list[int | None]:
         """Return several percentiles for the cost of one."""
         if not self.count:

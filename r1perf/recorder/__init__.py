@@ -153,6 +153,7 @@ class Recorder:
                 ("length_mismatch", result.length_mismatch),
                 ("reasoning_hidden", result.reasoning_hidden),
                 ("not_streamed", not result.streamed),
+                ("partly_cached", result.usage.warmth == "partly"),
             ):
                 if raised:
                     self.count(flag, workload, stage)
@@ -294,6 +295,8 @@ class Recorder:
                 self.count(name, workload, stage, tokens)
         if result.token_source is not None:
             self.count(f"tokens_from_{result.token_source}", workload, stage)
+        if result.usage.input_tokens and result.usage.cached_tokens is not None:
+            self.count("cache_told_tokens", workload, stage, result.usage.input_tokens)
         if result.usage.input_tokens:
             began_ns = result.first_ns or result.last_ns or result.done_ns
             self.count("window_input_tokens", workload, self.timeline.at(began_ns), result.usage.input_tokens)

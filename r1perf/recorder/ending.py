@@ -15,6 +15,9 @@ def values(result: Result) -> Iterator[tuple[str, int]]:
         if result.sent_ns is not None:
             yield "service_e2e", (result.last_ns - result.sent_ns) // 1000
     if result.streamed:
+        warmth = result.usage.warmth
+        if warmth in ("cold", "warm") and result.first_ns is not None:
+            yield f"ttft_{warmth}", (result.first_ns - result.scheduled_ns) // 1000
         if result.first_answer_ns is not None:
             yield "ttfo", (result.first_answer_ns - result.scheduled_ns) // 1000
             if result.first_reasoning_ns is not None:

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from r1perf.metrics import METRICS
-from r1perf.report.wording import count, digits, duration, money, rate, share, span, whole
+from r1perf.report.answers import accuracy_lines, bounds_tables, caching_table, prompting_lines
+from r1perf.report.tables import new_table
+from r1perf.report.wording import count, digits, duration, money, plural, rate, share, span, whole
 from r1perf.result import CENSORED, FAILED
-from r1perf.summary import Document, Rates, SeriesRow, StageRow, WorkloadRow
+from r1perf.summary import Document, Rates, SeriesRow, StageRow
 
 LATENCIES = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e")
 TOKENS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
@@ -29,25 +30,12 @@ def print_report(document: Document, console: Console) -> None:
     _stages(document, console)
     _stage_latencies(document, console, rows)
     _throughput(document, console)
+    for table in bounds_tables(document):
+        _print(console, table)
     _print(console, _tokens(rows))
+    _print(console, caching_table(document, rows))
     for line in _closing(document, rows):
         console.print(line, soft_wrap=False)
-
-
-def _table(title: str, *columns: str, left: int = 1) -> Table:
-    """Make a table whose first `left` columns hold words, the others numbers."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="",
-        pad_edge=False,
-        show_edge=False,
-    )
-    for n, name in enumerate(columns):
-        table.add_column(name, justify="left" if n < left else "right", no_wrap=n >= left or n == 0)
-    return table
 
 
 def _print(console: Console, table: Table) -> None:
@@ -60,7 +48,7 @@ def _head(document: Document, console: Console) -> None:
     facts = [
         f"{document.name} on {document.target}",
         f"model {document.model}, engine {document.engine}, {document.url}" if document.model else document.url,
-        f"{document.started}, {span(document.elapsed_s)}, {_plural(len(document.workers), 'worker')}, run {document.run_id}",
+        f"{document.started}, {span(document.elapsed_s)}, {plural(len(document.workers), 'worker')}, run {document.run_id}",
     ]
     console.print(Text(facts[0], style="bold"))
     for fact in filter(None, facts[1:]):
@@ -72,7 +60,7 @@ def _head(document: Document, console: Console) -> None:
 
 def _outcomes(document: Document, console: Console) -> None:
     scheduled = document.counts.get("scheduled", 0)
-    table = _table("requests", "outcome", "requests", "share", "reasons")
+    table = new_table("requests", "outcome", "requests", "share", "reasons")
     table.columns[3].justify, table.columns[3].no_wrap = "left", False
     for outcome, n in document.counts.items():
         if outcome == "in_flight" and not n:
@@ -83,7 +71,7 @@ def _outcomes(document: Document, console: Console) -> None:
     _print(console, table)
     counters = document.counters
     parts = [
-        f"{_plural(counters.get('conversations', 0), 'conversation')}, {count(counters.get('conversations_done', 0))} with all turns"
+        f"{plural(counters.get('conversations', 0), 'conversation')}, {count(counters.get('conversations_done', 0))} with all turns"
     ]
     for name, words in (
         ("abandoned_turns", "turns never scheduled"),
@@ -100,7 +88,7 @@ def _outcomes(document: Document, console: Console) -> None:
 
 
 def _latencies(title: str, rows: list[SeriesRow | None]) -> Table:
-    table = _table(title, "", "count", "p50", "p90", "p95", "p99", "max")
+    table = new_table(title, "", "count", "p50", "p90", "p95", "p99", "max")
     if not any(rows):
         return table
     for metric, row in zip(LATENCIES, rows, strict=True):
@@ -115,7 +103,7 @@ def _shown(row: SeriesRow | None, value: float | None) -> str:
 
 
 def _stages(document: Document, console: Console) -> None:
-    table = _table("stages", "stage", "plan", "window", "requests", "ok", "failed", "req/s", "output tok/s", left=2)
+    table = new_table("stages", "stage", "plan", "window", "requests", "ok", "failed", "req/s", "output tok/s", left=2)
     for row in document.stages:
         if row.start_s is None or row.end_s is None:
             continue
@@ -143,7 +131,7 @@ def _stage_latencies(document: Document, console: Console, rows: dict[tuple[str,
     judged = [row for row in document.stages if row.plan.judged and row.start_s is not None]
     if len(judged) < 2:
         return
-    table = _table("p95 by stage", "stage", *(METRICS[metric].title for metric in LATENCIES))
+    table = new_table("p95 by stage", "stage", *(METRICS[metric].title for metric in LATENCIES))
     for stage in judged:
         found = (rows.get((metric, None, stage.plan.name)) for metric in LATENCIES)
         table.add_row(stage.plan.name, *(_shown(row, row.p95 if row else None) for row in found))
@@ -153,7 +141,7 @@ def _stage_latencies(document: Document, console: Console, rows: dict[tuple[str,
 def _throughput(document: Document, console: Console) -> None:
     gpus = document.system.gpus
     per_gpu = ("tok/s per GPU",) if gpus else ()
-    table = _table("throughput in the judged window", "", "req/s", "input tok/s", "output tok/s", "total tok/s", *per_gpu)
+    table = new_table("throughput in the judged window", "", "req/s", "input tok/s", "output tok/s", "total tok/s", *per_gpu)
     found: list[tuple[str, Rates]] = []
     if len(document.workloads) > 1:
         found += [(row.name, row.throughput) for row in document.workloads if row.throughput]
@@ -166,7 +154,7 @@ def _throughput(document: Document, console: Console) -> None:
 
 
 def _tokens(rows: dict[tuple[str, str | None, str | None], SeriesRow]) -> Table:
-    table = _table("tokens of a request", "", "count", "mean", "p50", "p95", "max")
+    table = new_table("tokens of a request", "", "count", "mean", "p50", "p95", "max")
     for metric in TOKENS:
         row = rows.get((metric, None, None))
         if row is not None:
@@ -177,11 +165,12 @@ def _tokens(rows: dict[tuple[str, str | None, str | None], SeriesRow]) -> Table:
 def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], SeriesRow]) -> Iterator[Text]:
     """Go through the lines below the tables: where tokens came from, cost, the generator, stationarity, validity."""
     sources = [(name, document.counters.get(f"tokens_from_{name}", 0)) for name in ("server", "tokenizer", "chunks")]
+    yield from prompting_lines(document)
     known = [f"{name} ({count(n)})" for name, n in sources if n]
     if known:
         yield Text(f"tokens were counted by: {', '.join(known)}")
     for workload in document.workloads:
-        yield from _accuracy(workload)
+        yield from accuracy_lines(workload)
     if document.cost:
         cost = document.cost
         basis = "GPU hours" if cost.basis == "gpu_hours" else "token prices"
@@ -195,22 +184,13 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
         yield Text(f"schedule delay: p50 {p50}, p99 {p99}, max {most}")
     clamped = sum(row.clamped for row in document.series if row.workload is None and row.stage is not None)
     if clamped:
-        yield Text(f"{_plural(clamped, 'value')} lay outside of 0 to 1 h and were counted at its edge", style="yellow")
+        yield Text(f"{plural(clamped, 'value')} lay outside of 0 to 1 h and were counted at its edge", style="yellow")
     for stage in document.stages:
         yield from _stationary(stage)
     if document.validity.valid:
         yield Text("valid: the generator kept up", style="green")
     for reason in document.validity.reasons:
         yield Text(f"INVALID: {reason}", style="bold red")
-
-
-def _accuracy(workload: WorkloadRow) -> Iterator[Text]:
-    graded, right = sum(workload.grades.values()), workload.grades.get("right", 0)
-    if not graded:
-        return
-    answered = right + workload.grades.get("wrong", 0)
-    kinds = ", ".join(f"{grade} {count(n)}" for grade, n in workload.grades.items())
-    yield Text(f"accuracy of {workload.name}: {share(right, graded)} ({kinds}); of those answered {share(right, answered)}")
 
 
 def _stationary(stage: StageRow) -> Iterator[Text]:
@@ -220,7 +200,3 @@ def _stationary(stage: StageRow) -> Iterator[Text]:
         yield Text(f"stage {stage.plan.name}: {stage.note}", style="yellow" if stage.stationary is False else "")
     else:
         yield Text(f"stage {stage.plan.name}: stationary")
-
-
-def _plural(n: int, noun: str) -> str:
-    return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"

@@ -61,6 +61,16 @@ def share(part: int, whole: int) -> str:
     return ">99.9 %" if 99.9 < percent < 100 else f"{percent:.1f} %"
 
 
+def percent(part: float) -> str:
+    """Write a share that is given as a number from 0 to 1."""
+    return f"{100 * part:.1f} %"
+
+
+def plural(n: int, noun: str) -> str:
+    """Write a count with its noun."""
+    return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
+
+
 def money(usd: float | None) -> str:
     """Write USD: cents above one dollar, three significant digits below."""
     if usd is None:

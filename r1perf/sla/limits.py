@@ -109,6 +109,8 @@ def measured(metric: str, result: Result) -> float | None:
             return _span(result.scheduled_ns, result.first_ns) if result.streamed else None
         case "service_ttft":
             return _span(result.sent_ns, result.first_ns) if result.streamed else None
+        case "ttft_cold" | "ttft_warm":
+            return measured("ttft", result) if metric == f"ttft_{result.usage.warmth}" else None
         case "ttfo":
             return _span(result.scheduled_ns, result.first_answer_ns) if result.streamed else None
         case "thinking":

@@ -1,6 +1,9 @@
 """The merged snapshots of a run, and all that can be said from them: rates, cost, stationarity, validity, run.json."""
 
+from r1perf.summary.accuracy import Accuracy, accuracy
 from r1perf.summary.archived import load, read_document, recover
+from r1perf.summary.caching import Caching, caching
+from r1perf.summary.censoring import Between, Bounds, bounds
 from r1perf.summary.document import Document, SeriesRow, StageRow, WorkloadRow, document
 from r1perf.summary.interval import Interval
 from r1perf.summary.merged import ALL, Summary
@@ -12,6 +15,10 @@ from r1perf.summary.validity import Validity, validity
 
 __all__ = [
     "ALL",
+    "Accuracy",
+    "Between",
+    "Bounds",
+    "Caching",
     "Cost",
     "Document",
     "Interval",
@@ -25,6 +32,9 @@ __all__ = [
     "Summary",
     "Validity",
     "WorkloadRow",
+    "accuracy",
+    "bounds",
+    "caching",
     "cost",
     "document",
     "little",

@@ -5,12 +5,16 @@ from typing import Any
 import msgspec
 
 from r1perf import clock
+from r1perf.datasets.facts import Prompting
 from r1perf.errors import ArchiveError
 from r1perf.histogram import Counts
 from r1perf.metrics import COUNTERS, METRICS
 from r1perf.recorder import drain_index
 from r1perf.result import Outcome
 from r1perf.schedule import Stage
+from r1perf.summary.accuracy import Accuracy, accuracy, grades
+from r1perf.summary.caching import Caching, caching
+from r1perf.summary.censoring import Bounds, bounds
 from r1perf.summary.merged import ALL, Summary
 from r1perf.summary.rates import Cost, Little, Rates, cost, little, rates
 from r1perf.summary.run import Run
@@ -55,12 +59,15 @@ class StageRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A workload's outcomes over the whole run; its throughput and its answers' grades in the judged window."""
+    """A workload's outcomes over the whole run; the rest is of the judged window. `prompting` was known before the run."""
 
     name: str
     counts: dict[str, int]
     grades: dict[str, int] = {}  # right, wrong, unanswered, truncated; only where answers are graded
+    accuracy: Accuracy | None = None
     throughput: Rates | None = None
+    caching: Caching | None = None
+    prompting: Prompting | None = None
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,7 +94,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stages: list[StageRow]
     workloads: list[WorkloadRow] = []
     series: list[SeriesRow] = []
+    bounds: list[Bounds] = []  # where the run's end cut requests
     throughput: Rates | None = None
+    caching: Caching | None = None
     cost: Cost | None = None
     little: Little | None = None
     sla: list[dict[str, Any]]
@@ -112,6 +121,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             stages=tuple(row.plan for row in self.stages),
             workloads=tuple(row.name for row in self.workloads),
             workers=self.workers,
+            prompting={row.name: row.prompting for row in self.workloads if row.prompting is not None},
             price=self.price,
             system=self.system,
             tightest_limit_ns=self.tightest_limit_ns,
@@ -146,14 +156,11 @@ def document(
         counters={name: n for name in COUNTERS if (n := summary.counter(name, stage=ALL))},
         validity=validity(summary, ended=status != "running"),
         stages=[_stage(summary, stage) for stage in summary.stages],
-        workloads=[
-            WorkloadRow(
-                name=name, counts=_outcomes(summary, name), grades=_grades(summary, name), throughput=rates(summary, name)
-            )
-            for name in summary.workloads
-        ],
+        workloads=[_workload(summary, name) for name in summary.workloads],
         series=_series(summary),
+        bounds=bounds(summary),
         throughput=rates(summary),
+        caching=caching(summary),
         cost=cost(summary),
         little=little(summary),
         sla=sla or [],
@@ -191,9 +198,16 @@ def _outcomes(summary: Summary, workload: str | None = None, stage: int = ALL) -
     return {"scheduled": scheduled, **{str(outcome): n for outcome, n in outcomes.items()}, "in_flight": in_flight}
 
 
-def _grades(summary: Summary, workload: str) -> dict[str, int]:
-    names = sorted({name for name, w, _ in summary.counters if name.startswith("grade.") and w == workload})
-    return {name.removeprefix("grade."): summary.counter(name, workload) for name in names}
+def _workload(summary: Summary, name: str) -> WorkloadRow:
+    return WorkloadRow(
+        name=name,
+        counts=_outcomes(summary, name),
+        grades=grades(summary, name),
+        accuracy=accuracy(summary, name),
+        throughput=rates(summary, name),
+        caching=caching(summary, name),
+        prompting=summary.run.prompting.get(name),
+    )
 
 
 def _stage(summary: Summary, stage: Stage) -> StageRow:

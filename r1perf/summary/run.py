@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from r1perf.datasets.facts import Prompting
 from r1perf.schedule import Stage
 from r1perf.target import Price, System
 
@@ -25,6 +26,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     workloads: tuple[str, ...] = ()  # in the scenario's order
     workers: tuple[str, ...] = ()
+    prompting: dict[str, Prompting] = {}  # by workload
     price: Price = Price()
     system: System = System()
     tightest_limit_ns: int | None = None

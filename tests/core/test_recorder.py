@@ -87,11 +87,13 @@ def test_values_are_entered_when_they_happen():
     assert got == {
         "itl": 970_000, "connect": 3_000, "e2e": 2_090_000, "service_e2e": 2_088_000, "ttfo": 1_090_000, "itl_max": 970_000,
         "tpot": 200_000, "input_tokens": 100, "output_tokens": 6, "reasoning_tokens": 0, "cached_tokens": 50,
+        "ttft_warm": 1_090_000,
     }  # fmt: skip
     assert counters(third) == {
         ("outcome.ok", 0): 1, ("completed", 0): 1, ("connections", 0): 1, ("busy_ns", 0): 2089 * MS, ("chunks", 0): 1,
         ("input_tokens", 0): 100, ("output_tokens", 0): 6, ("cached_tokens", 0): 50, ("tokens_from_server", 0): 1,
         ("window_input_tokens", 0): 100, ("window_output_tokens", 0): 6, ("counted_chunks", 0): 3,
+        ("cache_told_tokens", 0): 100,
     }  # fmt: skip
     assert (ended.chunks, ended.coalesced, ended.chunks_by_stage, ended.itl_max_ns) == (3, 0, {0: 3}, 970 * MS)
     assert (third.health.in_flight, third.in_flight) == (0, [])
@@ -453,3 +455,30 @@ def test_replayed_requests_add_only_what_no_snapshot_holds():
         rec = recorder()
         rec.replay(msgspec.structs.replace(ended, first_answer_ns=None), since_ns)
         assert {s.metric for s in rec.flip(T0 + 4 * S).series} == {"e2e", "service_e2e"} | present
+
+
+WARMTH = [
+    pytest.param(Usage(100, 6, 0, 0), "cold", id="nothing"),
+    pytest.param(Usage(100, 6, 0, 4), "cold", id="under-a-twentieth"),
+    pytest.param(Usage(100, 6, 0, 5), "partly", id="a-twentieth"),
+    pytest.param(Usage(100, 6, 0, 49), "partly", id="under-half"),
+    pytest.param(Usage(101, 6, 0, 50), "partly", id="just-under-half"),
+    pytest.param(Usage(100, 6, 0, 50), "warm", id="half"),
+    pytest.param(Usage(100, 6, 0, None), None, id="not-told"),
+    pytest.param(Usage(None, 6, 0, 50), None, id="no-input"),
+    pytest.param(Usage(0, 6, 0, 0), None, id="empty"),
+]
+
+
+@pytest.mark.parametrize(("usage", "warmth"), WARMTH)
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.TRUNCATED, Outcome.STREAM_BROKEN])
+def test_a_request_is_cold_or_warm_by_the_servers_own_count(usage, warmth, outcome):
+    rec = recorder()
+    rec.add(result(outcome=outcome, first_ns=T0 + 70 * MS, last_ns=T0 + 90 * MS, usage=usage, token_source="server"), None)
+    snapshot = rec.flip(T0 + S)
+    got = {s.metric: s.total for s in snapshot.series if s.metric.startswith("ttft_")}
+    well = outcome is not Outcome.STREAM_BROKEN
+    assert got == ({f"ttft_{warmth}": (T0 + 70 * MS - result().scheduled_ns) // 1000} if well and warmth in ("cold", "warm") else {})
+    assert counters(snapshot).get(("partly_cached", 0), 0) == (well and warmth == "partly")
+    told = usage.input_tokens if usage.cached_tokens is not None else None
+    assert counters(snapshot).get(("cache_told_tokens", 0)) == (told or None)

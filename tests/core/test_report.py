@@ -8,6 +8,9 @@ import pytest
 from rich.console import Console
 from virtual_run import MS, STAGES, Answer, S, a_run, play, traffic
 
+from r1perf.datasets.facts import Prompting
+from r1perf.datasets.repeats import Repeats
+from r1perf.datasets.tokens import Calibration
 from r1perf.metrics import METRICS
 from r1perf.report import live_block, live_line, load, print_report, render_json
 from r1perf.report.terminal import LATENCIES
@@ -135,21 +138,43 @@ CLOSING = {
     "conversations": (lambda: document(summary()), r"\n201 conversations, 18\d with all turns\n"),
     "accuracy": (
         lambda: document(graded(right=3, wrong=1, unanswered=2)),
-        r"accuracy of aime: 50\.0 % \(right 3, unanswered 2, wrong 1\); of those answered 75\.0 %",
+        r"accuracy of aime: 50\.0 % \[95 %: 18\.8 % to 81\.2 %\] \(right 3, wrong 1, unanswered 2\); of those answered 75\.0 % "
+        r"\[95 %: 30\.1 % to 95\.4 %\]\n",
+    ),
+    "cut accuracy": (
+        lambda: document(graded(cut=2, right=3, wrong=1)),
+        r"accuracy of aime: 2 answers more were cut by the run's end; with them it lies between 50\.0 % and 83\.3 %\n",
+    ),
+    "prompting": (
+        lambda: document(prompted()),
+        r"prompts of chat: cache bust, with cache_control hints; 3 of the first 200 are repetitions, 41\.0 % of their text begins "
+        r"as an earlier one did; lengths calibrated by 4 requests before the run: 1\.375 tokens a word and 9 for the template, error "
+        r"up to 0\.8 %\n",
     ),
 }
 
 
-def graded(**grades):
+def prompted():
+    facts = Prompting(
+        cache="bust", cache_control=True, repeats=Repeats(prompts=200, repeated=3, shared=0.41),
+        calibration=Calibration(1.375, 9, 0.008, 4, 2800),
+    )  # fmt: skip
+    merged = summary()
+    merged.run = msgspec.structs.replace(merged.run, prompting={"chat": facts})
+    return merged
+
+
+def graded(cut=0, **grades):
     merged = summary()
     extra = [Counter(f"grade.{grade}", "aime", 2, n) for grade, n in grades.items()]
+    extra += [Counter("outcome.cancelled", "aime", 2, cut)] if cut else []
     merged.merge(msgspec.structs.replace(snapshots()[-1], worker="1", counters=extra, series=[]))
     return merged
 
 
 @pytest.mark.parametrize(("made", "pattern"), CLOSING.values(), ids=CLOSING.keys())
 def test_the_lines_below_the_tables(made, pattern):
-    assert re.search(pattern, drawn(made(), 120))
+    assert re.search(pattern, drawn(made(), 400))
 
 
 def test_one_workload_has_one_table_and_one_row():
