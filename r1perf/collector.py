@@ -15,6 +15,7 @@ from r1perf.errors import R1perfError
 from r1perf.result import FAILED
 from r1perf.scenario import Scenario, resolved
 from r1perf.sinks import Sink
+from r1perf.sla import ClauseError, Standing, exit_code, terms
 from r1perf.summary import Document, Interval, Run, Summary, document, recent
 from r1perf.summary.archived import recover_worker
 
@@ -44,6 +45,7 @@ class Order(msgspec.Struct, frozen=True):
     run_id: str
     environment: dict[str, Any]
     lead_ns: int = LEAD_NS
+    baselines: dict[str, tuple[float, ...]] = {}  # by a clause's text, its value in each run of the baseline
     users: bool = False  # closed loop: sessions are started and ended by the workers' users, not by the plan
 
 
@@ -89,8 +91,11 @@ class Collector:
         self._wrong_target = False
         self._failed = False
         self._asked = False
+        self._ruled = 0  # the exit code that the clauses ask for
         self._interrupts = 0
         self._halted = False
+        self._standing: Standing | None = None
+        self._looked = -1  # the last interval after which the clauses were looked at
         self.summary: Summary | None = None
 
     @property
@@ -179,6 +184,7 @@ class Collector:
         if self._verdict is None and self.summary is not None:
             self._write(everything=False)
             self._check_limits()
+            self._check_clauses()
             self._view.show(self.summary, self._phase())
 
     def silent(self, after_ns: int = SILENCE_NS) -> list[str]:
@@ -228,6 +234,12 @@ class Collector:
         scenario, target = self._order.scenario, self._order.scenario.target
         now_ns = clock.wall_ns()
         t0_ns = now_ns + self._order.lead_ns
+        stages = self._ready[self._workers[0]].stages
+        try:
+            promised = terms(scenario, [(stage.name, stage.judged) for stage in stages])
+        except ClauseError as error:
+            self._refuse(str(error))
+            return
         run = Run(
             run_id=self._order.run_id,
             name=scenario.name,
@@ -237,11 +249,12 @@ class Collector:
             engine=target.engine,
             started_ns=t0_ns,
             interval_ns=int(scenario.interval),
-            stages=self._ready[self._workers[0]].stages,
+            stages=stages,
             workloads=tuple(scenario.workload),
             workers=tuple(self._workers),
             price=target.price,
             system=target.system,
+            tightest_limit_ns=promised.tightest_limit_ns,
             scenario=self._order.resolved,
             labels=scenario.labels,
             environment=self._order.environment | {"workers": self._worker_facts()},
@@ -253,6 +266,9 @@ class Collector:
             self._refuse(str(error))
             return
         self.summary = Summary(run)
+        if promised.clauses:
+            planned = [row for ready in self._ready.values() for row in ready.planned]
+            self._standing = Standing(scenario, promised, self.summary, planned, self._order.baselines)
         for worker in self._workers:
             self._running.add(worker)
             self._send(worker, messages.Go(t0_ns))
@@ -290,7 +306,9 @@ class Collector:
         self._send(worker, messages.Ack(self._merged.get(worker, -1)))
 
     def _keep(self, taken: snapshot.Snapshot) -> None:
-        """Hold a merged snapshot until its interval is whole, for the sinks."""
+        """Count a merged snapshot for the clauses, and hold it until its interval is whole, for the sinks."""
+        if self._standing is not None:
+            self._standing.add(taken)
         self._pending.setdefault(taken.k, Interval(taken.k)).add(taken)
 
     def _write(self, *, everything: bool) -> None:
@@ -331,6 +349,16 @@ class Collector:
                     f"and `stop.error_rate.above` is {stop.error_rate.above:.1%}"
                 )
 
+    def _check_clauses(self) -> None:
+        """End a run in which a clause cannot pass any more, where it is to fail fast; looked at after each whole interval."""
+        whole = min((self._merged.get(worker, -1) for worker in self._running), default=-1)
+        if self._halted or self._standing is None or not self._order.scenario.sla.fail_fast or whole <= self._looked:
+            return
+        self._looked = whole
+        broken = self._standing.broken()
+        if broken is not None:
+            self.stop(f"`{broken.clause}` cannot pass any more: {broken.says}")
+
     def _check_over(self) -> None:
         if self._running or self.summary is None or self._verdict is not None:
             return
@@ -338,6 +366,10 @@ class Collector:
         status = "interrupted" if self._interrupts else "failed" if self._failed else "finished"
         reason = self._reason or ("by Ctrl-C or SIGTERM" if self._interrupts else None)
         built = document(self.summary, status, reason)
+        if self._standing is not None:
+            verdicts = self._standing.verdicts(built.validity.reasons, reason)
+            self._ruled = exit_code(verdicts)
+            built = msgspec.structs.replace(built, sla=msgspec.to_builtins(verdicts))
         for sink in [*self._sinks, *self._broken]:
             try:
                 sink.close(built)
@@ -351,5 +383,7 @@ class Collector:
             return 130
         if self._wrong_target:
             return 2
+        if self._ruled == 1:
+            return 1
         early = self._reason is not None and not self._asked
-        return 0 if built.validity.valid and not early and not self._failed else 3
+        return self._ruled if built.validity.valid and not early and not self._failed else 3

@@ -2,8 +2,8 @@
 
 collector                       worker
     Assign  ->                          load, plan, connect
-            <-  Ready | Refused
-    Go      ->                          t0 has been announced
+            <-  Ready | Refused         the first shard's worker has calibrated made texts meanwhile
+    Go      ->                          t0 has been announced; all take these calibrations
             <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
     Ack     ->
     Halt    ->                          no new arrivals; drain
@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from r1perf.datasets.facts import Prompting
+from r1perf.datasets.tokens import Calibration
 from r1perf.schedule import Stage
 
 
@@ -28,7 +30,8 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     base: str  # relative paths of the scenario are relative to this folder
     folder: str  # where the worker writes its own files
     interval_ns: int
-    users: bool = False  # closed loop: sessions are started and ended from outside, by `Worker.join`
+    simulated: bool = False  # the target is the embedded simulated endpoint
+    users: bool = False  # closed loop: sessions are started and ended from outside, by seats
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -40,8 +43,10 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     host: str
     stages: tuple[Stage, ...]  # of the whole schedule
     notes: tuple[str, ...]  # warnings for people
+    prompting: dict[str, Prompting] = {}  # by workload; the first shard's worker alone tells
     clock_offset_ns: int | None = None  # its wall clock - the collector's, where that was measured
     folder: str | None = None  # where its files are, if not in the collector's folder
+    planned: tuple[tuple[str, int, int | None], ...] = ()  # `sla.planned` of its shard, where clauses are to be judged
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -54,6 +59,7 @@ class Go(msgspec.Struct, frozen=True, tag=True):
     """Announce when interval 0 begins, on the wall clock."""
 
     t0_wall_ns: int
+    calibrations: dict[str, Calibration] = {}  # by workload: how this server counts its words
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):

@@ -2,7 +2,6 @@
 
 import msgspec
 
-
 NO_TALLIES = msgspec.Raw(b"\x90")
 """An empty MessagePack list."""
 

@@ -19,6 +19,7 @@ from r1perf.journal import RequestsJournal, SnapshotsJournal
 from r1perf.loop import Loop
 from r1perf.recorder import Recorder
 from r1perf.result import FAILED, Outcome, Result
+from r1perf.seats import Seats
 from r1perf.setup import Setup, set_up
 from r1perf.traffic import Traffic
 
@@ -53,6 +54,7 @@ class Worker:
 
     def __init__(self, loop: Loop, link: Link, on_result: Callable[[Result], None] = lambda result: None) -> None:
         self._loop, self._link, self._on_result = loop, link, on_result
+        self.seats = Seats(loop)  # of the sessions, where they are started and ended from outside
         self._terminated = loop.event()
         self._shard: _Shard | None = None
 
@@ -82,6 +84,7 @@ class Worker:
                     host=platform.node(),
                     stages=setup.plan.stages,
                     notes=setup.notes,
+                    planned=setup.planned,
                 )
             )
             go = self._link.receive()
@@ -92,7 +95,8 @@ class Worker:
 
     def _measure(self, assign: messages.Assign, setup: Setup, t0_ns: int, wall_offset_ns: int) -> None:
         try:
-            shard = self._shard = _Shard(self._loop, self._link, assign, setup, t0_ns, wall_offset_ns, self._on_result)
+            seats = self.seats if assign.users else None
+            shard = self._shard = _Shard(self._loop, self._link, assign, setup, t0_ns, wall_offset_ns, self._on_result, seats)
         except ArchiveError as error:
             self._link.send(messages.Refused(str(error)))
             return
@@ -126,13 +130,14 @@ class _Shard:
         t0_ns: int,
         wall_offset_ns: int,
         on_result: Callable[[Result], None],
+        seats: Seats | None,
     ) -> None:
         self._loop, self._link, self._setup, self._t0_ns, self._told = loop, link, setup, t0_ns, on_result
         self._interval_ns = assign.interval_ns
         folder = Path(assign.folder)
         self._requests = RequestsJournal(folder, assign.worker)
         self._snapshots = SnapshotsJournal(folder, assign.worker)
-        self._recorder = Recorder(assign.worker, setup.plan.stages, t0_ns, assign.interval_ns, setup.record_chunks)
+        self._recorder = Recorder(assign.worker, setup.plan.stages, t0_ns, assign.interval_ns, setup.record_chunks, setup.tallies)
         self._traffic = Traffic(
             loop,
             setup.plan,
@@ -145,6 +150,7 @@ class _Shard:
             budget=Budget(setup.limits, setup.price),
             on_result=self._on_result,
             on_limit=self.stop,
+            seats=seats,
         )
         self._health = Health(loop, wall_offset_ns)
         self._cut_ns: int | None = None  # when what is still in flight is cancelled; None: it is waited for
@@ -244,14 +250,14 @@ class _Shard:
             end_ns = self._t0_ns + (k + 1) * self._interval_ns
             ended = self._ended.wait(end_ns)
             # An interval ends on its boundary; the very last one when the last request has.
-            self._flip(min(end_ns, self._loop.now_ns() + 1) if ended else end_ns)
+            self._flip(min(end_ns, self._loop.now_ns() + 1) if ended else end_ns, last=ended)
             k += 1
         while self._unacknowledged and not self._orphaned:
             self._heard.clear()
             self._report()
             self._heard.wait(self._loop.now_ns() + RESEND_NS)
 
-    def _flip(self, end_ns: int) -> None:
+    def _flip(self, end_ns: int, *, last: bool) -> None:
         reading = self._health.read()
         taken = self._recorder.flip(
             end_ns,
@@ -261,6 +267,7 @@ class _Shard:
             loop_lag_max_ns=reading.loop_lag_max_ns,
             rss_bytes=reading.rss_bytes,
             clock_step_ns=reading.clock_step_ns,
+            last=last,
         )
         encoded = snapshot.encode(taken)
         self._snapshot_count += 1

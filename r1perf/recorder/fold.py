@@ -11,7 +11,6 @@ from r1perf.histogram import IntArray
 from r1perf.recorder.timeline import Timeline
 from r1perf.result import Stream
 
-
 _FIRST = np.zeros(1, dtype=np.int64)
 
 

@@ -17,6 +17,7 @@ from r1perf.sla.judge import family, judge
 from r1perf.sla.limits import Fate, Limit, Watch, fate
 from r1perf.sla.render import render
 from r1perf.sla.special import require
+from r1perf.sla.standing import Standing
 from r1perf.sla.tally import Tallied, Tallier, Tally
 from r1perf.sla.terms import Terms, outline, scope_of, terms, unique
 from r1perf.sla.validate import Scope, parse
@@ -38,6 +39,7 @@ __all__ = [
     "Planned",
     "Runs",
     "Scope",
+    "Standing",
     "Tallied",
     "Tallier",
     "Tally",

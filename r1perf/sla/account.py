@@ -85,8 +85,8 @@ class Account:
 
     def planned(self, clause: Clause) -> int | None:
         """Return how many requests were planned, at most; None where that is not known."""
-        if self._planned is None:
-            return None
+        if self._planned is None or len(self.summary.stages) > len(self.summary.run.stages):
+            return None  # stages were added while the run went on
         workload, stages = self._selection(clause)
         counted = [n for (w, s), n in self._planned.items() if workload in (None, w) and (s == ALL or s in stages)]
         return None if None in counted else sum(n for n in counted if n is not None)

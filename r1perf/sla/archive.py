@@ -49,7 +49,7 @@ def judge_archive(
     scenario = load(written.scenario)
     sure = scenario.sla.confidence if confidence is None else confidence
     stages = [(row.plan.name, row.plan.judged) for row in written.stages]
-    scope = msgspec.structs.replace(scope_of(scenario, stages), target=written.target)
+    scope = scope_of(scenario, stages)
     texts = scenario.sla.clauses if clauses is None else clauses
     terms = Terms(unique(parse(text, scope) for text in texts), sure)
     known = (

@@ -39,12 +39,12 @@ class Terms(msgspec.Struct, frozen=True):
         return min((int(limit.value) for limit in stated if limit.metric in _LATENESS and limit.op in ("<", "<=")), default=None)
 
 
-def terms(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, graded: bool = True) -> Terms:
+def terms(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, ungraded: Iterable[str] = ()) -> Terms:
     """Read and check every clause of a scenario; raises ClauseError.
 
-    `stages` are the run's stages by name, and whether each is judged; `graded` says whether any answer has a grade.
+    `stages` are the run's stages by name, and whether each is judged; `ungraded` are the workloads whose answers have no grades.
     """
-    scope = scope_of(scenario, stages, graded=graded)
+    scope = scope_of(scenario, stages, ungraded=ungraded)
     return Terms(unique(parse(text, scope) for text in scenario.sla.clauses), scenario.sla.confidence)
 
 
@@ -53,7 +53,7 @@ def unique(clauses: Iterable[Clause]) -> tuple[Clause, ...]:
     return tuple({str(clause): clause for clause in clauses}.values())
 
 
-def scope_of(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, graded: bool = True) -> Scope:
+def scope_of(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, ungraded: Iterable[str] = ()) -> Scope:
     """Return what the clauses of a scenario's run may name."""
     known, target = list(stages), scenario.target
     price = target.price
@@ -62,9 +62,9 @@ def scope_of(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, graded: 
         workloads=tuple(scenario.workload),
         stages=tuple(name for name, judged in known if judged),
         unjudged=(*(name for name, judged in known if not judged), *RESERVED),
-        target=target.name,
+        target=target.title,
         timeouts=target.timeouts,
-        graded=graded,
+        ungraded=tuple(ungraded),
         priced=by_tokens or price.gpu_hour is not None,
         by_tokens=by_tokens,
     )

@@ -45,7 +45,7 @@ _TIMEOUTS: dict[str, tuple[str, ...]] = {
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has that a clause may name. `stages` are the judged ones; `graded` and `priced` say what can be known.
+    """What a run has that a clause may name. `stages` are the judged ones, `ungraded` the workloads whose answers have no grades.
 
     `by_tokens` says that the price is one of tokens; GPU hours cannot be parted between workloads.
     """
@@ -55,7 +55,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     unjudged: tuple[str, ...] = ()
     target: str | None = None
     timeouts: Timeouts | None = None
-    graded: bool = True
+    ungraded: tuple[str, ...] = ()
     priced: bool = True
     by_tokens: bool = True
 
@@ -165,7 +165,8 @@ def _check_known(reading: Reading, scope: Scope, aggregate: Aggregate) -> None:
         raise reading.error(
             "workload", "GPU hours cannot be parted between workloads; leave the selector out, or give prices by tokens"
         )
-    if isinstance(aggregate, Accuracy) and not scope.graded:
+    asked = {reading.clause.select("workload")} - {None} or set(scope.workloads)
+    if isinstance(aggregate, Accuracy) and asked <= set(scope.ungraded):
         raise reading.error("fn", "accuracy needs a workload whose dataset has answers and is graded")
 
 

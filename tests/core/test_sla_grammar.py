@@ -164,7 +164,7 @@ SCOPE = Scope(
     target="staging",
     timeouts=Timeouts(connect=Duration.parse("5s"), first_chunk=Duration.parse("10s"), between_chunks=Duration.parse("60s")),
     priced=False,
-    graded=False,
+    ungraded=("chat",),
 )
 
 
@@ -180,7 +180,7 @@ SCOPE = Scope(
         ("p95(itl) < 2m", 12, "the client gives up after `target.timeouts.between_chunks` = 1m"),
         ("p95(e2e) < 11m", 12, "the client gives up after `target.timeouts.total` = 10m"),
         ("cost_per_1m(output_tokens) < $2", 1, "a cost needs `target.price`"),
-        ("accuracy >= 70%", 1, "accuracy needs a workload whose dataset has answers"),
+        ("accuracy{workload=chat} >= 70%", 1, "accuracy needs a workload whose dataset has answers"),
     ],
 )
 def test_refuses_what_the_run_does_not_have(text: str, column: int, message: str) -> None:
@@ -192,7 +192,7 @@ def test_refuses_what_the_run_does_not_have(text: str, column: int, message: str
 
 @pytest.mark.parametrize(
     "text",
-    ["p95(ttft){workload=chat, target=staging} < 10s during steady", "p95(e2e) < 10m", "p5(ttft) >= 11s", "p95(tpot) < 90s"],
+    ["p95(ttft){workload=chat, target=staging} < 10s during steady", "p95(e2e) < 10m", "p5(ttft) >= 11s", "p95(tpot) < 90s", "accuracy >= 70%"],
 )
 def test_accepts_what_the_run_has(text: str) -> None:
     assert parse(text, SCOPE) == parse(text)

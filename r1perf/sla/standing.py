@@ -1,0 +1,45 @@
+"""Hold how the clauses of a run stand while it goes on, and judge them when it is over."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from r1perf.scenario import Scenario
+from r1perf.sla.account import Account
+from r1perf.sla.finding import Verdict
+from r1perf.sla.planned import Row
+from r1perf.sla.tally import Tallied, Tally
+from r1perf.sla.terms import Terms
+from r1perf.sla.verdicts import Baselines, broken, verdicts
+from r1perf.snapshot import Snapshot
+from r1perf.summary import Summary, validity
+
+_decode = msgspec.msgpack.Decoder(list[Tally]).decode
+
+
+class Standing:
+    """The clauses of one live run. `planned` are the requests that each worker plans."""
+
+    def __init__(
+        self, scenario: Scenario, terms: Terms, summary: Summary, planned: Iterable[Row], baselines: Baselines | None = None
+    ) -> None:
+        self._tallied = Tallied()
+        self._baselines = baselines
+        self._summary = summary
+        together: dict[tuple[str, int], int | None] = {}
+        for workload, stage, n in planned:
+            before = together.get((workload, stage), 0)
+            together[workload, stage] = None if before is None or n is None else before + n
+        self._account = Account(summary, scenario, terms, self._tallied, planned=together or None)
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Count a snapshot, once."""
+        self._tallied.add(_decode(snapshot.tallies))
+
+    def broken(self) -> Verdict | None:
+        """Return the first clause that fails whatever the requests still to come do; an invalid run has none."""
+        return broken(self._account, validity(self._summary, ended=False).reasons)
+
+    def verdicts(self, invalid: Sequence[str], early: str | None) -> list[Verdict]:
+        """Judge all clauses; `invalid` are the reasons for which the run says nothing, `early` is why it ended before its plan did."""
+        return verdicts(self._account, invalid=invalid, early=early, baselines=self._baselines)
