@@ -143,10 +143,10 @@ def built(kind: str, folder: Path) -> Path:
     return next(folder.iterdir())
 
 
-def test_wheel_brings_one_package_with_its_scenarios(tmp_path):
+def test_wheel_brings_two_packages_with_the_scenarios(tmp_path):
     with zipfile.ZipFile(built("wheel", tmp_path)) as wheel:
         names = wheel.namelist()
-    assert {name.split("/")[0] for name in names} == {"r1perf", f"r1perf-{r1perf.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"r1perf", "pytest_r1perf", f"r1perf-{r1perf.__version__}.dist-info"}
     shipped = {f"r1perf/_scenarios/{path.name}" for path in (ROOT / "scenarios").glob("*.toml")}
     assert shipped <= set(names)
     assert "r1perf/_scenarios/smoke.toml" in names

@@ -1,0 +1,88 @@
+"""Carry one load out in a process of its own: `python -m pytest_r1perf.load`, an Order on standard input.
+
+The test process keeps its threads, its signals and its locks: what measures is patched by gevent, and this process (the
+collector of the run) takes SIGINT for itself.
+"""
+
+import _thread
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from pytest_r1perf.messages import Done, Note, Order, Progress, Said
+from r1perf import clock
+from r1perf.errors import R1perfError
+from r1perf.launch.run import run
+from r1perf.report import live_line
+from r1perf.scenario import load
+from r1perf.summary import Summary
+
+LINE_NS = 1_000_000_000
+
+
+class _View:
+    """Tell the test process what a terminal would show, once a second."""
+
+    def __init__(self, out: BinaryIO, total_s: float | None) -> None:
+        self._out, self._total_s = out, total_s
+        self._due_ns = 0
+
+    def note(self, sentence: str) -> None:
+        say(self._out, Note(sentence))
+
+    def show(self, summary: Summary, phase: str) -> None:
+        now_ns = clock.monotonic_ns()
+        if summary.elapsed_ns and now_ns >= self._due_ns:
+            self._due_ns = now_ns + LINE_NS
+            say(self._out, Progress(f"{phase} | {live_line(summary, self._total_s)}"))
+
+
+def say(out: BinaryIO, message: Said) -> None:
+    """Write one message; when the test process has died, nobody needs it."""
+    try:
+        out.write(msgspec.json.encode(message) + b"\n")
+        out.flush()
+    except BrokenPipeError:
+        pass
+
+
+def main() -> int:
+    """Run the ordered scenario to its end."""
+    # What anything prints by mistake goes to the log, not into a message.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    threading.Thread(target=_listen, args=(sys.stdin.buffer,), daemon=True).start()
+    done = _carry_out(order, out)
+    say(out, done)
+    out.close()
+    return done.code
+
+
+def _carry_out(order: Order, out: BinaryIO) -> Done:
+    try:
+        scenario = load(order.scenario)
+        total_s = None if scenario.duration is None else scenario.duration / 1e9
+        ran = run(scenario, base=Path(order.base), runs=Path(order.runs), view=_View(out, total_s), workers=order.workers)
+    except R1perfError as error:
+        return Done(2, str(error), None)
+    except KeyboardInterrupt:
+        return Done(130, "interrupted before the run began", None)
+    return Done(ran.verdict.code, ran.verdict.sentence, None if ran.folder is None else str(ran.folder))
+
+
+def _listen(pipe: BinaryIO) -> None:
+    """Interrupt this process for each line; twice, which cuts what is in flight, when the test process is gone."""
+    for _ in pipe:
+        _thread.interrupt_main(signal.SIGINT)
+    for _ in range(2):
+        _thread.interrupt_main(signal.SIGINT)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

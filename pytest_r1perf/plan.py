@@ -1,0 +1,107 @@
+"""Say, for `--collect-only`, what would be sent, how long it takes, what it costs, and how many requests each clause needs."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from pytest_r1perf.markers import Promise
+from pytest_r1perf.options import Options
+from pytest_r1perf.sources import Live, Recorded, Source, Sources, Target
+from r1perf.check import Check, check
+from r1perf.check.expect import time_text
+from r1perf.errors import R1perfError
+from r1perf.sla import Clause, parse
+from r1perf.sla.binomial import attempts_for_power, attempts_to_pass
+from r1perf.sla.clauses import Quantile
+from r1perf.sla.compile import allowed
+
+POWER = 0.8
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One clause of one test, and what it is to be judged on."""
+
+    test: str
+    source: Source
+    target: Target
+    promise: Promise
+
+
+def plan(asked: Sequence[Asked], sources: Sources, options: Options) -> Iterator[str]:
+    """Return the lines of the plan. Datasets are loaded and arrivals drawn; nothing is sent."""
+    groups: dict[tuple[str, str], list[Asked]] = {}
+    for one in asked:
+        groups.setdefault((one.source.key, repr(one.target)), []).append(one)
+    for number, members in enumerate(groups.values()):
+        if number:
+            yield ""
+        yield from _group(members, sources, options)
+
+
+def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator[str]:
+    source, target = members[0].source, members[0].target
+    tests = list(dict.fromkeys(one.test for one in members))
+    if isinstance(source, Recorded):
+        yield f"recorded, no load is sent: {', '.join(str(path) for path in source.archives)}"
+        yield from (f"  for   {test}" for test in tests)
+        yield from (f"  {line}" for line in _clauses(members, None))
+        return
+    try:
+        made = _checked(source, target, members, sources, options)
+    except R1perfError as error:
+        yield f"{Path(source.scenario).stem}: {error}"
+        return
+    yield f"{made.scenario} on {made.target}"
+    yield from (f"  for   {test}" for test in tests)
+    yield f"  load  {_load(made, source.load.repeat)}"
+    yield from (f"  {line}" for line in _clauses(members, made))
+    yield from (f"  warning: {text}" for text in made.warnings)
+
+
+def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sources, options: Options) -> Check:
+    clauses = dict.fromkeys(one.promise.clause for one in members)
+    limits = {"cost": options.max_cost, "requests": options.max_requests}
+    prepared = sources.prepared(live, target, clauses, limits)
+    items = prepared.scenario.items(prepared.base)
+    return check(prepared.scenario, items, prepared.scenario.plan(items))
+
+
+def _load(made: Check, repeat: int) -> str:
+    seconds = sum({row.stage: row.seconds for row in made.rows}.values())
+    times = "" if repeat == 1 else f"{repeat} runs, each "
+    parts = [f"{times}{time_text(seconds)} of arrivals, then what is in flight", f"about {made.requests:,.0f} requests"]
+    if made.money is not None:
+        most = "" if made.money.most is None else f", at most ${made.money.most:,.2f}"
+        parts.append(f"about ${made.money.expected:,.2f}{most}")
+    return "; ".join(parts)
+
+
+def _clauses(members: Iterable[Asked], made: Check | None) -> Iterator[str]:
+    promises = list(dict.fromkeys(one.promise for one in members))
+    width = max((len(promise.clause) for promise in promises), default=0)
+    for promise in promises:
+        yield f"{promise.clause:<{width}}  {_needs(parse(promise.clause), promise.confidence or 0.95, made)}"
+
+
+def _needs(clause: Clause, confidence: float, made: Check | None) -> str:
+    share = allowed(clause)
+    if share is None:
+        return "no number of requests is known: it depends on how much it varies"
+    alpha = 1 - confidence
+    things = "gaps" if isinstance(clause.aggregate, Quantile) and clause.aggregate.metric == "itl" else "requests"
+    least, likely = attempts_to_pass(0, share, alpha), attempts_for_power(share, share / 2, POWER, alpha)
+    text = f"needs {least:,} {things} without a miss, {likely:,} where half of what may does miss ({POWER:.0%} of runs then pass)"
+    if made is None or things == "gaps":
+        return text
+    planned = _planned(clause, made)
+    return f"{text}; planned {planned:,.0f}" + (", too few to pass" if planned < least else "")
+
+
+def _planned(clause: Clause, made: Check) -> float:
+    workload = clause.select("workload")
+    return sum(
+        row.requests
+        for row in made.rows
+        if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)
+    )

@@ -1,0 +1,148 @@
+"""Tell people and programs what came of the clauses: a section of its own at the end, --r1-json, GitHub's step summary."""
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytest_r1perf import github
+from pytest_r1perf.options import Options
+from pytest_r1perf.records import Record
+from r1perf import __version__
+from r1perf.sla import Verdict, family
+from r1perf.sla.render import needed
+
+MARKS = {"pass": ("ok", "green"), "fail": ("FAIL", "red"), "error": ("ERROR", "red"), "inconclusive": ("?", "yellow")}
+_ORDER = ("error", "fail", "inconclusive", "pass")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a failure is said to be; `message` is its headline."""
+
+    path: str
+    lineno: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A verdict in place of a traceback: its text, and a headline for JUnit and for pytest's short summary."""
+
+    text: str
+    reprcrash: Place
+
+    def toterminal(self, tw: Any) -> None:
+        """Write the text."""
+        first, _, rest = self.text.partition("\n")
+        tw.line(first, red=True, bold=True)
+        if rest:
+            tw.line(rest)
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+def shown(made: Record, item: pytest.Item) -> Shown:
+    """Return what stands for a failed clause."""
+    path, line, _ = item.location
+    head = made["text"].partition("\n")[0].partition("   [")[0]
+    return Shown(made["text"], Place(path, (line or 0) + 1, f"{' '.join(head.split())}: {made['verdict']['says']}"))
+
+
+class Reporter:
+    """Gather the verdicts of the session where its reports arrive: in the one process, or in xdist's controller."""
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        self._config, self._options = config, options
+        self.records: list[Record] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the verdicts of a report."""
+        self.records.extend(getattr(report, "r1_verdicts", ()))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(
+        self, report: pytest.CollectReport | pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Count an inconclusive verdict as such, and one that only the estimate decided."""
+        if hasattr(report, "wasxfail"):
+            return None
+        match getattr(report, "r1_state", None):
+            case "inconclusive":
+                return "inconclusive", "?", ("INCONCLUSIVE", {"yellow": True})
+            case "not proven":
+                return "not proven", "?", ("NOT PROVEN", {"yellow": True})
+        return None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the files that were asked for."""
+        if self._config.option.collectonly:
+            return
+        found = self._unique()
+        if self._options.json is not None:
+            self._write(self._options.json, found)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary and found:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(github.summary(found))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print all verdicts, those that are not passes first, and the whole reckoning of the inconclusive ones."""
+        found = self._unique()
+        if not found or terminalreporter.verbosity <= -2:
+            return
+        terminalreporter.section("SLA verdicts")
+        for made in found:
+            mark, colour = MARKS[made["ruling"]]
+            terminalreporter.write(f"{mark:<5} ", **{colour if made["proven"] else "yellow": True})
+            terminalreporter.line(_line(made))
+        for made in found:
+            if made["ruling"] == "inconclusive":
+                terminalreporter.line("")
+                terminalreporter.line(made["text"])
+        weak = _weak(found)
+        if weak:
+            terminalreporter.line("")
+            terminalreporter.line(f"{weak} of the fails would not stand once all {len(found)} clauses are counted (Holm)")
+        counts = Counter(made["ruling"] if made["proven"] else f"{made['ruling']}, not proven" for made in found)
+        terminalreporter.line("")
+        terminalreporter.line("; ".join(f"{n} {ruling}" for ruling, n in counts.items()))
+
+    def _unique(self) -> list[Record]:
+        """Return every clause of a test and run once (a body may check the same in each of its items), the worst first."""
+        found: dict[tuple[object, ...], Record] = {}
+        for made in self.records:
+            key = (made["test"].partition("[")[0], made["clause"], made["verdict"]["confidence"], made["run_id"], made["target"])
+            found.setdefault(key, made)
+        return sorted(found.values(), key=lambda made: (_ORDER.index(made["ruling"]), made["proven"]))
+
+    def _write(self, path: Path, found: list[Record]) -> None:
+        counts = Counter(made["ruling"] for made in found)
+        written = {"schema": 1, "r1perf": __version__, "counts": {ruling: counts[ruling] for ruling in _ORDER}, "verdicts": found}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise pytest.UsageError(f"--r1-json: {path} cannot be written: {error.strerror}") from error
+
+
+def _line(made: Record) -> str:
+    verdict = msgspec.convert(made["verdict"], Verdict)
+    target = "" if made["target"] is None else f"  [{made['target']}]"
+    proven = "" if made["proven"] else "not proven: "
+    needs = needed(verdict) if made["ruling"] == "inconclusive" else None
+    return f"{made['clause']}{target}  {proven}{verdict.says}" + ("" if needs is None else f"; needs {needs}")
+
+
+def _weak(found: list[Record]) -> int:
+    """Count the fails that do not stand for the whole family of clauses."""
+    verdicts = [msgspec.convert(made["verdict"], Verdict) for made in found if made["ruling"] != "error"]
+    return sum(one.holm is False for one in family(verdicts))
