@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -10,10 +11,12 @@ from r1perf.budget import Budget, Hold
 from r1perf.client import Client, Reply, Ticket
 from r1perf.datasets import Conversation, Items, Turn
 from r1perf.dispatch import Gate, dispatch
-from r1perf.loop import Cancelled, Loop, Task
+from r1perf.loop import Cancelled, Event, Loop, Task
 from r1perf.recorder import Recorder
 from r1perf.result import CENSORED, FAILED, Outcome, Result
 from r1perf.schedule import Arrival, Plan, Sessions
+from r1perf.schedule.closed import UNKNOWN
+from r1perf.seats import Seat, Seats
 from r1perf.target import Call, Message
 
 BACKOFF_NS = 1_000_000_000
@@ -62,7 +65,8 @@ class Traffic:
     """One worker's traffic. `run()` starts everything that is planned; `halt()` ends the starting, `cancel()` what runs.
 
     `on_result` is told every result, in the order in which they were entered in the recorder; `on_limit` the sentence of
-    the hard limit that the next request could have passed (nothing is started any more then).
+    the hard limit that the next request could have passed (nothing is started any more then). With `seats` a session goes on
+    while its seat is taken, and more seats than planned are more sessions.
     """
 
     def __init__(
@@ -79,12 +83,15 @@ class Traffic:
         budget: Budget,
         on_result: Callable[[Result], None],
         on_limit: Callable[[str], None],
+        seats: Seats | None = None,
     ) -> None:
         self._loop, self._plan, self._sources, self._client, self._recorder = loop, plan, sources, client, recorder
         self._seed, self._budget, self._on_result, self._on_limit = seed, budget, on_result, on_limit
         self.gate = Gate(loop, max_in_flight)
         self._origins: dict[int | None, int] = {None: t0_ns}
         self._halt = loop.event()
+        self._seats = seats
+        self._turn_ns = t0_ns  # when the last seated session began
         self._tasks: dict[Task, None] = {}
         self._senders = 0  # who may still schedule a request: the dispatcher, sessions, conversations with turns left
 
@@ -115,6 +122,8 @@ class Traffic:
         """Start nothing more; requests that wait for a place in flight are dropped, those that were sent go on."""
         if not self.halted:
             self._halt.set()
+            if self._seats is not None:
+                self._seats.close()
             self._recorder.begin(self._recorder.drain, self._loop.now_ns())
             self.gate.close()
 
@@ -150,8 +159,11 @@ class Traffic:
         sessions = []
         for group in self._plan.sessions:
             if stages[group.stage].follows == follows:
-                for session in range(group.first, group.count, group.step):
-                    sessions.append(self._spawn(self._session, group, session, origin_ns, _Sender(self)))
+                for n, session in enumerate(range(group.first, group.count, group.step)):
+                    seat = None if self._seats is None else self._seats.seat(n)
+                    sessions.append(self._spawn(self._session, group, session, origin_ns, _Sender(self), seat))
+                if self._seats is not None and group.conversations is None:
+                    self._seats.follow(partial(self._sit_down, group, origin_ns))
         arrivals = (arrival for arrival in self._plan if stages[arrival.stage].follows == follows)
         dispatch(self._loop, arrivals, origin_ns, self._ready, self._start, self._halt)
         return sessions
@@ -188,27 +200,38 @@ class Traffic:
     def _start(self, arrival: Arrival, scheduled_ns: int, ready: _Ready) -> None:
         self._spawn(self._converse, arrival, arrival.stage, scheduled_ns, ready, _Sender(self))
 
-    def _session(self, group: Sessions, session: int, origin_ns: int, sender: "_Sender") -> None:
+    def _sit_down(self, group: Sessions, origin_ns: int, n: int, seat: Seat) -> None:
+        """Start a session behind the planned ones: with items of its own, and arrival indexes that no other has."""
+        session = group.first + n * group.step
+        if session >= group.count and not self.halted:
+            rows, place = divmod(session, group.count)
+            beyond = msgspec.structs.replace(group, base=group.base + rows * UNKNOWN)
+            self._spawn(self._session, beyond, place, origin_ns, _Sender(self), seat)
+
+    def _session(self, group: Sessions, session: int, origin_ns: int, sender: "_Sender", seat: Seat | None) -> None:
         try:
-            self._hold(group, session, origin_ns, sender)
+            due_ns = origin_ns + group.start_ns + session * group.ramp_up_ns
+            if seat is not None:
+                seat.taken.wait()
+                self._turn_ns = max(self._turn_ns + group.ramp_up_ns, self._loop.now_ns())
+                due_ns = max(due_ns, self._turn_ns)
+            self._hold(group, session, origin_ns, due_ns, sender, self._halt if seat is None else seat.left)
         finally:
             sender.ends()
 
-    def _hold(self, group: Sessions, session: int, origin_ns: int, sender: "_Sender") -> None:
-        """Hold one conversation after the other until the session's share or time is used up."""
+    def _hold(self, group: Sessions, session: int, origin_ns: int, due_ns: int, sender: "_Sender", left: Event) -> None:
+        """Hold one conversation after the other until the session's share or time is used up, or it is left."""
         end_ns = None if group.end_ns is None else origin_ns + group.end_ns
-        due_ns = origin_ns + group.start_ns + session * group.ramp_up_ns
         jitter = random.Random(f"{self._seed}/backoff/{group.stage}/{session}")
         failures, n = 0, 0
         arrival = self._plan.conversation(group, session, n)
-        while arrival is not None and not self.halted:
+        while arrival is not None and not left.is_set():
             ready = self._ready(arrival)
             # What waits for an answer is due when it is ready: rendering the next prompt is not the server's delay.
             due_ns = max(due_ns, self._loop.now_ns()) if n else due_ns
             if end_ns is not None and due_ns >= end_ns:
                 return
-            self._sleep(due_ns)
-            if self.halted:
+            if left.wait(due_ns):
                 return
             stage = self._recorder.timeline.at(due_ns)
             n += 1

@@ -143,7 +143,7 @@ class Relay:
         if isinstance(message, messages.Go):
             # One moment for all: what the worker's own wall clock shows at t0. In one place there is only one clock.
             skew_ns = 0 if mate.here else mate.clock_offset_ns or 0
-            message = messages.Go(message.t0_wall_ns + skew_ns)
+            message = msgspec.structs.replace(message, t0_wall_ns=message.t0_wall_ns + skew_ns)
         channel, body = self._channels[worker], wire.encode(message)
         if isinstance(message, wire.UNNUMBERED):
             channel.post(body)
