@@ -15,7 +15,7 @@ POLL_NS = 2_000_000_000
 """How often a target that is not ready is asked again (`wait_ready`)."""
 
 ANSWER_NS = 30_000_000_000
-"""How long `GET /models` may take; a server that needs longer for a list of names is not ready."""
+"""How long `GET /models` may take (less where `timeouts.total` is); a server that needs longer for a list of names is not ready."""
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -94,12 +94,14 @@ def models_path(url: str) -> str:
 
 def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key: str | None) -> Served:
     where = target.url
-    answer = _Answer(loop.now_ns() + ANSWER_NS)
+    most_ns = min(ANSWER_NS, target.timeouts.total)
+    answer = _Answer(loop.now_ns() + most_ns)
     headers = {name: value for name, value in dialect.headers(target, key).items() if name.lower() != "content-type"}
     try:
         transport.exchange(HttpRequest("GET", models_path(target.url), tuple(headers.items())), answer)
     except TransportError as error:
-        _raise(error, where)
+        if not answer.status:  # else it is connected, and what its path answers is only a warning
+            return _unanswered(error, target, most_ns / 1e9)
     if answer.status in (401, 403):
         had = (
             f"the key in {target.api_key_env}"
@@ -110,24 +112,33 @@ def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key
     if answer.status == 503:
         raise _NotReadyError(f"{where} is not ready: HTTP 503{_said(dialect, answer)}")
     if answer.status != 200:
-        return Served(notes=(f"{where}/models answers HTTP {answer.status}: the models served are not known beforehand",))
+        return _unknown(f"{where}/models answers HTTP {answer.status}")
     try:
         models = tuple(model.id for model in msgspec.json.decode(answer.body, type=_Models).data)
     except msgspec.MsgspecError:
-        return Served(notes=(f"{where}/models is not a list of models: the models served are not known beforehand",))
+        return _unknown(f"{where}/models is not a list of models")
     if models and target.model not in models:
         shown = ", ".join(models[:8]) + (", ..." if len(models) > 8 else "")
         return Served(models, (f"{where} does not list the model `{target.model}`; it lists {shown}",))
     return Served(models)
 
 
-def _raise(error: TransportError, where: str) -> None:
-    if error.reason in ("total", "eof", "protocol", "stale_connection"):
-        return  # connected: what the path answers is only a warning
-    sentence = f"{where} cannot be reached: {error}"
+def _unanswered(error: TransportError, target: Target, seconds: float) -> Served:
+    """Tell a target that cannot be used, now or ever, from one whose list of models alone may be slow."""
+    if error.reason == "total":
+        says = f"{target.url}/models does not answer within {seconds:g} s"
+        if target.wait_ready:
+            raise _NotReadyError(says) from error
+        return _unknown(says)
+    sentence = f"{target.url} cannot be reached: {error}"
     if error.reason.startswith("tls") or error.reason == "dns":
         raise TargetError(sentence) from error
+    # Closed without a word, too: so does a container's proxy while nothing listens behind it.
     raise _NotReadyError(sentence) from error
+
+
+def _unknown(says: str) -> Served:
+    return Served(notes=(f"{says}: the models served are not known beforehand",))
 
 
 def _said(dialect: Dialect, answer: _Answer) -> str:
