@@ -1,0 +1,111 @@
+"""Everything a worker does between its assignment and t0: load, plan, reach the target."""
+
+import gc
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from r1perf import __version__
+from r1perf.budget import Limits
+from r1perf.client import Client
+from r1perf.client.fast import FastClient
+from r1perf.datasets import Items
+from r1perf.loop import Loop
+from r1perf.messages import Assign
+from r1perf.preflight import api_key, preflight
+from r1perf.providers.registry import check_length, choose
+from r1perf.recorder import Tallies
+from r1perf.scenario import load
+from r1perf.schedule import Plan
+from r1perf.sla import Tallier, terms
+from r1perf.sla.planned import Row, planned
+from r1perf.source import WorkloadSource
+from r1perf.target import Price, Target
+from r1perf.transport.http import HttpTransport
+
+_SAMPLE = 20
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """A worker's shard, ready to begin."""
+
+    plan: Plan
+    sources: Mapping[str, WorkloadSource]
+    client: Client[Any]
+    digest: str
+    notes: tuple[str, ...]
+    seed: int
+    record_chunks: bool
+    max_in_flight: int
+    limits: Limits
+    price: Price
+    drain_ns: int | None
+    stop_errors: int | None
+    tallies: Tallies | None = None  # counts for the clauses of the SLA
+    planned: tuple[Row, ...] = ()
+
+
+def set_up(loop: Loop, assign: Assign) -> Setup:
+    """Load datasets, plan and shard, make the client, reach the target; raises an R1perfError that says what is wrong."""
+    scenario = load(assign.scenario)
+    target = scenario.target
+    key = api_key(target)
+    items = loop.offload(scenario.items, Path(assign.base), assign.run_id)
+    plan = loop.offload(scenario.plan, items, Path(assign.base))
+    promised = terms(scenario, [(s.name, s.judged) for s in plan.stages], ungraded=[n for n in items if not _graded(items[n])])
+    sources = {name: WorkloadSource(workload, items[name], target) for name, workload in scenario.workload.items()}
+    for source in sources.values():
+        check_length(target, source.items.conversation(0).turns[0].output_tokens)
+    dialect = choose(target)
+    connect_ns = min(target.timeouts.connect, target.timeouts.total)
+    transport = HttpTransport(loop, target.url, connect_timeout_ns=connect_ns, verify_tls=target.verify_tls)
+    try:
+        served = preflight(loop, target, dialect, transport, key)
+    except BaseException:
+        transport.close()
+        raise
+    if target.engine == "fast":
+        client: Client[Any] = FastClient(loop, target, dialect, transport, key)
+    else:
+        transport.close()
+        client = _openai(loop, target, key)
+    digest = hashlib.sha256()
+    for part in (plan.digest(), *(f"{name}={items[name].digest}" for name in sorted(items)), __version__, sys.version):
+        digest.update(part.encode() + b"\0")
+    # What has been loaded lives to the end of the run: the collector of cycles need not walk through it.
+    gc.collect()
+    gc.freeze()
+    shard = plan.shard(assign.shard, assign.shards)
+    watches = promised.watches(plan.stages)
+    return Setup(
+        plan=shard,
+        sources=sources,
+        client=client,
+        digest=digest.hexdigest()[:16],
+        notes=served.notes,
+        seed=scenario.seed,
+        record_chunks=scenario.record_chunks,
+        max_in_flight=max(1, target.max_in_flight // assign.shards),
+        limits=Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards),
+        price=target.price,
+        drain_ns=scenario.drain.limit_ns,
+        stop_errors=scenario.stop.errors,
+        tallies=Tallier(watches, [stage.index for stage in plan.stages if stage.judged]) if watches else None,
+        planned=loop.offload(planned, shard, items) if watches and not assign.users else (),
+    )
+
+
+def _graded(items: Items) -> bool:
+    """Say whether answers have grades, by the first conversations."""
+    some = range(min(_SAMPLE, items.size or _SAMPLE))
+    return any(turn.expected is not None for item in some for turn in items.conversation(item).turns)
+
+
+def _openai(loop: Loop, target: Target, key: str | None) -> Client[Any]:
+    from r1perf.client.openai import open_openai  # an extra, and half a second of imports
+
+    return open_openai(loop, target, choose(target), key)
