@@ -15,6 +15,7 @@ from r1perf.sla.finding import Verdict
 from r1perf.sla.grammar import ClauseError
 from r1perf.sla.judge import family, judge
 from r1perf.sla.limits import Fate, Limit, Watch, fate
+from r1perf.sla.planned import planned
 from r1perf.sla.render import render
 from r1perf.sla.special import require
 from r1perf.sla.standing import Standing
@@ -56,6 +57,7 @@ __all__ = [
     "judge_archive",
     "outline",
     "parse",
+    "planned",
     "read_verdicts",
     "render",
     "require",
