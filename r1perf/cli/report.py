@@ -1,20 +1,65 @@
-"""`r1perf report`: the tables of a run, from its archive alone."""
+"""`r1perf report`: the tables of a run, from its archive alone or from InfluxDB alone."""
 
+import os
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from r1perf.errors import UsageError
 from r1perf.report import load, print_report, render_json
+from r1perf.sinks.influxdb import Server, address, server
+from r1perf.sinks.influxdb.query import Bucket
+from r1perf.sinks.influxdb.reading import Part, find, read
+from r1perf.summary import Document
+from r1perf.units import Duration
 
 
 @click.command("report")
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@click.argument("run", metavar="RUN")
+@click.option("--from", "begin", metavar="TIME", help="Of a run in InfluxDB, begin here: 90s after its start, or a time of day.")
+@click.option("--to", "end", metavar="TIME", help="Of a run in InfluxDB, end here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run's document as JSON instead.")
-def command(run: Path, as_json: bool) -> None:
-    """Print the tables of RUN, a run's folder; nothing but the archive is needed."""
-    document = load(run, lambda sentence: click.echo(f"note: {sentence}", err=True))
+def command(run: str, begin: str | None, end: str | None, as_json: bool) -> None:
+    """Print the tables of RUN: a run's folder, or influx://BUCKET/RUN_ID, where nothing but InfluxDB is needed.
+
+    The server is named by the environment: INFLUXDB_V2_URL, INFLUXDB_V2_ORG, INFLUXDB_V2_TOKEN. TIME is a duration after the
+    run's start (90s) or a date and time in UTC (2026-11-30T15:00:00); points that begin in between are merged.
+    """
+    if address.is_address(run):
+        document = _from_influxdb(address.run(run), begin, end)
+    elif begin is not None or end is not None:
+        raise UsageError("--from and --to need a run in InfluxDB: influx://BUCKET/RUN_ID")
+    else:
+        document = load(Path(run), lambda sentence: click.echo(f"note: {sentence}", err=True))
     if as_json:
         click.echo(render_json(document), nl=False)
     else:
         print_report(document, Console())
+
+
+def _from_influxdb(at: address.Address, begin: str | None, end: str | None) -> Document:
+    with closing(Server(server(os.environ, at.bucket))) as asked:
+        bucket = Bucket(asked, at.bucket)
+        found = find(bucket, at.run_id)
+        started_ns = found.run.started_ns
+        part = Part(_offset_ns("--from", begin, started_ns), _offset_ns("--to", end, started_ns))
+        return read(bucket, found, part)
+
+
+def _offset_ns(option: str, text: str | None, started_ns: int) -> int | None:
+    """Read a time as an offset from the run's start."""
+    if text is None:
+        return None
+    try:
+        return int(Duration.parse(text))
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f'{option}: "{text}" is neither {Duration.allowed} nor a time such as 2026-11-30T15:00:00') from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return round(at.timestamp() * 1000) * 1_000_000 - started_ns

@@ -8,6 +8,7 @@ from r1perf.recorder import Recorder
 from r1perf.result import Result
 from r1perf.snapshot import Snapshot
 from r1perf.summary.document import Document, decode, document
+from r1perf.summary.interval import Interval
 from r1perf.summary.merged import Summary
 
 RUN_JSON = "run.json"
@@ -41,17 +42,34 @@ def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
     """
     written = [folder for folder in folders if (folder / RUN_JSON).exists()]
     summary = Summary(read_document((written or list(folders))[0]).run())
-    workers = {
+    for worker, folder in _workers(*folders):
+        recover_worker(summary, folder, worker, damage)
+        if summary.pending(worker):
+            summary.lose(worker)
+    return summary
+
+
+def intervals(folder: Path, damage: Damage = lambda sentence: None) -> list[Interval]:
+    """Rebuild the intervals that the sinks of a run were given, in order of time, from the files of its folder."""
+    summary, found = Summary(read_document(folder).run()), dict[int, Interval]()
+    for worker, place in _workers(folder):
+        snapshots = recover_worker(summary, place, worker, damage)
+        for snapshot in snapshots:
+            found.setdefault(snapshot.k, Interval(snapshot.k)).add(snapshot)
+        if snapshots and (lost := summary.losses(worker)):
+            found[snapshots[-1].k].lose(lost)
+    return [interval for _, interval in sorted(found.items())]
+
+
+def _workers(*folders: Path) -> list[tuple[str, Path]]:
+    """Find the workers that have written into these folders."""
+    found = {
         path.name.removeprefix(prefix).removesuffix(suffix): folder
         for folder in folders
         for prefix, suffix in (("snapshots.", ""), ("requests.", ".jsonl"))
         for path in sorted(folder.glob(f"{prefix}*{suffix}"))
     }
-    for worker, folder in sorted(workers.items()):
-        recover_worker(summary, folder, worker, damage)
-        if summary.pending(worker):
-            summary.lose(worker)
-    return summary
+    return sorted(found.items())
 
 
 def recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage = lambda sentence: None) -> list[Snapshot]:

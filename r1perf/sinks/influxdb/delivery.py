@@ -35,6 +35,7 @@ class Delivery:
         self._failures = 0
         self._hurried = False
         self._told: str | None = None  # the trouble that people know of
+        self.points = 0  # delivered
         self.shut_out = False  # the last answer was one of NOT_LET_IN
 
     def hurry(self) -> None:
@@ -58,6 +59,7 @@ class Delivery:
         if self._told is not None:
             self._say(f"InfluxDB takes points again after: {self._told}")
             self._told = None
+        self.points += piece.count(b"\n")
         self._sent()
         return 0
 

@@ -10,12 +10,12 @@ import msgspec
 
 from r1perf.histogram import Counts
 from r1perf.metrics import METRICS
-from r1perf.result import FAILED
 from r1perf.sinks.influxdb.coarse import coarse
 from r1perf.sinks.influxdb.gather import Group
 from r1perf.sinks.influxdb.line import TEXT_LIMIT, Field, line, texts
 from r1perf.summary import Document, Rates, Run, SeriesRow
 from r1perf.summary.document import RANKS
+from r1perf.summary.listed import failures, verdict
 
 INTERVAL, COUNTERS, RUN, EVENTS = "r1_interval", "r1_counters", "r1_run", "events"
 
@@ -84,7 +84,8 @@ class Points:
         """Write what was known before the run began: scenario and labels apart, the rest as `run`."""
         run = self._run
         rest = msgspec.structs.replace(run, scenario={}, labels={}, environment={})
-        return dict(
+        fields: Fields = {"point_ns": self._group_ns}
+        fields.update(
             pair
             for name, value in (
                 ("run", rest),
@@ -94,6 +95,7 @@ class Points:
             )
             for pair in texts(name, msgspec.json.encode(value).decode())
         )
+        return fields
 
 
 def _metrics(metrics: dict[str, Counts]) -> list[Fields]:
@@ -160,11 +162,9 @@ def _generator(group: Group, interval_ns: int) -> Fields:
 
 def _verdict(document: Document) -> Fields:
     """Say how the run ended."""
-    clauses = [str(clause.get("verdict")) for clause in document.sla]
-    worst = next((verdict for verdict in ("fail", "inconclusive", "pass") if verdict in clauses), "none")
     fields: Fields = {
         "status": document.status,
-        "verdict": worst if document.validity.valid else "invalid",
+        "verdict": verdict(document),
         "valid": document.validity.valid,
         "in_flight": document.counts.get("in_flight", 0),
         "elapsed_s": document.elapsed_s,
@@ -183,7 +183,7 @@ def _figures(document: Document, workload: str | None) -> Fields:
     fields: Fields = {
         "requests": counts.get("scheduled", 0),
         "ok": counts.get("ok", 0) + counts.get("truncated", 0),
-        "failed": sum(n for outcome, n in counts.items() if outcome in FAILED),
+        "failed": failures(counts),
     }
     fields |= _floats(row.throughput if row else document.throughput)
     if workload is None and document.cost is not None:

@@ -6,6 +6,7 @@ replaced at once after each delivery; where it is older than the truth, points a
 `influxdb.rejected` holds what the server refuses, each line below a comment that says why.
 """
 
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -47,7 +48,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Spool:
-    """The spool of one run's folder. Appending and delivering may happen in two threads."""
+    """The spool of one run's folder. Appending and delivering may happen in two threads, but not in two processes.
+
+    Raises ArchiveError where another process has it.
+    """
 
     def __init__(self, folder: Path, state: State, limit: int) -> None:
         self.path, self.rejected_path = folder / SPOOL, folder / REJECTED
@@ -57,6 +61,13 @@ class Spool:
         self._state_path = folder / STATE
         self._state, self._limit = state, limit
         self._lock = threading.Lock()
+        self._folder = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # One process at a time: a replay would take the spool of a run that still goes on away from under it.
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._folder)
+            raise ArchiveError(f"the points of {folder} are being written by another process") from error
         self._memory: list[bytes] = []
         self._fd: int | None = None
         self._size = self._whole() if self.path.exists() else 0
@@ -152,6 +163,7 @@ class Spool:
             self._save()
             if delivered:
                 self.path.unlink(missing_ok=True)
+            os.close(self._folder)
             return delivered
 
     def _write(self, lines: bytes) -> None:

@@ -1,0 +1,45 @@
+"""`r1perf runs`: which runs there are."""
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from r1perf.errors import ArchiveError, UsageError
+from r1perf.report.runs import print_runs
+from r1perf.sinks.influxdb import Server, address, server
+from r1perf.sinks.influxdb.query import Bucket
+from r1perf.sinks.influxdb.reading import runs as written
+from r1perf.summary import read_document
+from r1perf.summary.listed import Listed, listed
+
+
+@click.command("runs")
+@click.argument("where", default="runs", metavar="[FOLDER | influx://BUCKET]")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead.")
+def command(where: str, as_json: bool) -> None:
+    """List runs, the newest first: the archives in FOLDER (runs, by default), or the runs in a bucket of InfluxDB.
+
+    The server is named by the environment: INFLUXDB_V2_URL, INFLUXDB_V2_ORG, INFLUXDB_V2_TOKEN.
+    """
+    found = _in_bucket(address.bucket(where)) if address.is_address(where) else _in_folder(Path(where))
+    print_runs(found, Console(), as_json=as_json)
+
+
+def _in_bucket(bucket: str) -> list[Listed]:
+    with closing(Server(server(os.environ, bucket))) as asked:
+        return written(Bucket(asked, bucket))
+
+
+def _in_folder(folder: Path) -> list[Listed]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder")
+    found = []
+    for path in folder.rglob("run.json"):
+        try:
+            found.append(listed(read_document(path.parent), str(path.parent)))
+        except ArchiveError as error:
+            click.echo(f"note: {error}", err=True)
+    return sorted(found, key=lambda each: each.started_ns, reverse=True)

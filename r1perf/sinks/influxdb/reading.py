@@ -1,0 +1,236 @@
+"""Rebuild runs from InfluxDB alone: the same summary, and so the same tables, as their archives give."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from r1perf.errors import DatabaseError, UsageError
+from r1perf.histogram import Counts
+from r1perf.metrics import METRICS
+from r1perf.sinks.influxdb.line import joined
+from r1perf.sinks.influxdb.points import COUNTERS, INTERVAL, RUN, unit
+from r1perf.sinks.influxdb.query import Bucket
+from r1perf.sinks.influxdb.server import Row
+from r1perf.snapshot import Counter, Health, Series, Snapshot
+from r1perf.summary import Document, Run, Summary, Validity, document
+from r1perf.summary.listed import Listed
+
+NOT_ENDED = "the run has no end in InfluxDB"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a run to read: offsets from t0 in ns, None for its beginning and end."""
+
+    begin_ns: int | None = None
+    end_ns: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the whole run."""
+        return self.begin_ns is None and self.end_ns is None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A run as its `r1_run` point tells it."""
+
+    run: Run
+    fields: dict[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        """Whether its end was written."""
+        return bool(self.fields["status"] != "running")
+
+
+def runs(bucket: Bucket) -> list[Listed]:
+    """List the runs of a bucket, the newest first."""
+    rows = [row for row in bucket.points(RUN) if "status" in row.fields]
+    return [_listed(row) for row in reversed(rows)]
+
+
+def find(bucket: Bucket, run_id: str) -> Found:
+    """Find a run; raises UsageError where the bucket has none of that name."""
+    for row in bucket.points(RUN, run_id):
+        if "status" in row.fields:
+            return Found(_run(row), row.fields)
+    raise UsageError(f"there is no run {run_id} in this bucket; `r1perf runs influx://BUCKET` lists those that are")
+
+
+def read(bucket: Bucket, found: Found, part: Part) -> Document:
+    """Rebuild a run's document, or that of a part of it: every point that begins in the part is merged, exactly.
+
+    Whether the run was valid, and its verdicts, were known at its end and are taken from there; a part has no verdicts. Raises
+    UsageError where no point begins in the part.
+    """
+    run, point_ns = found.run, int(found.fields["point_ns"])
+    since_ns = -(-(part.begin_ns or 0) // point_ns) * point_ns
+    begin_ms = (run.started_ns + since_ns) // 1_000_000
+    end_ms = None if part.end_ns is None else -(-(run.started_ns // 1_000_000 * 1_000_000 + part.end_ns) // 1_000_000)
+    counters = bucket.points(COUNTERS, run.run_id)
+    wanted = [row for row in counters if row.time_ms >= begin_ms and (end_ms is None or row.time_ms < end_ms)]
+    if not wanted and not part.whole:
+        raise UsageError(f"no point of run {run.run_id} begins in that part: its points hold {point_ns / 1e9:g} s each")
+    series = bucket.points(INTERVAL, run.run_id, begin_ms, *([] if end_ms is None else [end_ms]))
+    summary = Summary(run, since_ns)
+    for snapshot in _snapshots(run, wanted, series):
+        summary.merge(snapshot)
+    for row in counters:
+        for stage, offset_ns in _pairs(row.fields.get("stages_ended", "")).items():
+            if offset_ns <= summary.elapsed_ns:
+                summary.ended[stage] = max(offset_ns, summary.ended.get(stage, 0))
+    return _document(summary, found, part, _in_flight(wanted))
+
+
+def _document(summary: Summary, found: Found, part: Part, in_flight: int) -> Document:
+    fields = found.fields
+    if found.ended:
+        status, reason = str(fields["status"]), fields.get("reason")
+        validity = Validity(bool(fields["valid"]), _json(fields, "reasons", list[str]))
+    else:
+        status, reason, validity = "interrupted", NOT_ENDED, Validity(False, [NOT_ENDED])
+    if found.ended and part.whole:
+        in_flight = int(fields["in_flight"])
+    sla = _json(fields, "sla", list[dict[str, Any]]) if found.ended and part.whole else []
+    built = document(summary, status, reason, sla)
+    return msgspec.structs.replace(built, validity=validity, counts=built.counts | {"in_flight": in_flight})
+
+
+def _snapshots(run: Run, counters: Sequence[Row], series: Sequence[Row]) -> list[Snapshot]:
+    """Turn points back into snapshots, each part a worker: one for each flip, and what a point holds in the first of them."""
+    by_point: dict[tuple[int, str], _Point] = {}
+    for row in (*counters, *series):
+        key = (row.time_ms, row.tags.get("part", "0"))
+        point = by_point.setdefault(key, _Point(run, row.time_ms))
+        if "flips" in row.fields:
+            point.generator(row.fields)
+        elif "in_flight_flips" in row.fields:
+            point.levels[row.tags["workload"]] = _pairs(row.fields["in_flight_flips"])
+        elif "stage" in row.tags:
+            point.place(row)
+    return [snapshot for (_, part), point in sorted(by_point.items()) for snapshot in point.snapshots(f"part {part}")]
+
+
+class _Point:
+    """What one point of time and part holds."""
+
+    def __init__(self, run: Run, time_ms: int) -> None:
+        self._run = run
+        offset_ns = max(time_ms * 1_000_000 - run.started_ns // 1_000_000 * 1_000_000, 0)
+        self._first = -(-offset_ns // run.interval_ns)
+        self._stages = {stage.name: stage.index for stage in run.stages}
+        self._flips: dict[int, int] = {}
+        self._elapsed_ns = 0
+        self.levels: dict[str, dict[int, int]] = {}
+        self.series: list[Series] = []
+        self.counters: list[Counter] = []
+
+    def generator(self, fields: Mapping[str, Any]) -> None:
+        self._flips = _pairs(fields["flips"])
+        self._elapsed_ns = int(fields.get("elapsed_ns", 0))
+
+    def place(self, row: Row) -> None:
+        """Take the series, or the counters, of one workload and stage."""
+        workload, name = row.tags["workload"], row.tags["stage"]
+        stage = self._stages[name] if name in self._stages else int(name)
+        found = [_series(metric, workload, stage, row.fields) for metric in METRICS if f"{metric}_hdr" in row.fields]
+        self.series += found
+        if not found:
+            self.counters += [Counter(key, workload, stage, int(n)) for key, n in row.fields.items()]
+
+    def snapshots(self, worker: str) -> list[Snapshot]:
+        made = []
+        flips = sorted(self._flips) or [self._first]
+        for k in flips:
+            carries = k == flips[0]
+            wall_ns = self._run.interval_ns if self._flips.get(k) else 0
+            if k == flips[-1]:
+                wall_ns = min(max(self._elapsed_ns - k * self._run.interval_ns, 0), self._run.interval_ns)
+            made.append(
+                Snapshot(
+                    worker=worker,
+                    k=k,
+                    series=self.series if carries else [],
+                    counters=self.counters if carries else [],
+                    health=Health(0, 0, 0, wall_ns, 0, 0, 0),
+                    in_flight=[(workload, levels[k]) for workload, levels in self.levels.items() if k in levels],
+                    ended=[],
+                )
+            )
+        return made
+
+
+def _series(metric: str, workload: str, stage: int, fields: Mapping[str, Any]) -> Series:
+    """Read one histogram; its exact sum, least and most stand beside it, in the first part where it has several."""
+    exact, _ = unit(metric)
+    try:
+        counts = Counts.decode(str(fields[f"{metric}_hdr"]))
+    except ValueError as error:
+        raise DatabaseError(f"{metric} of {workload} cannot be read from InfluxDB: {error}") from error
+    if counts.count != int(fields[f"{metric}_count"]):
+        raise DatabaseError(f"{metric} of {workload} in InfluxDB holds {counts.count} values, and its count says otherwise")
+    assert counts.least is not None
+    assert counts.most is not None
+    # Parts of a histogram that was cut hold no sum; their bounds, set the wrong way round, widen nothing.
+    whole = f"{metric}_sum{exact}" in fields
+    return Series(
+        metric,
+        workload,
+        stage,
+        *counts.sparse(),
+        count=counts.count,
+        total=int(fields[f"{metric}_sum{exact}"]) if whole else 0,
+        least=int(fields[f"{metric}_min{exact}"]) if whole else counts.most,
+        most=int(fields[f"{metric}_max{exact}"]) if whole else counts.least,
+        clamped=int(fields.get(f"{metric}_clamped", 0)),
+    )
+
+
+def _run(row: Row) -> Run:
+    """Read what was known before the run."""
+    rest: Run = _json(row.fields, "run", Run)
+    return msgspec.structs.replace(
+        rest,
+        scenario=_json(row.fields, "scenario_json", dict[str, Any]),
+        labels=_json(row.fields, "labels", dict[str, str]),
+        environment=_json(row.fields, "environment", dict[str, Any]),
+    )
+
+
+def _json(fields: Mapping[str, Any], name: str, kind: Any) -> Any:
+    text = joined(name, fields)
+    try:
+        return msgspec.json.decode(text or "", type=kind)
+    except msgspec.MsgspecError as error:
+        raise DatabaseError(f"`{name}` of a run cannot be read from InfluxDB: {error}") from error
+
+
+def _listed(row: Row) -> Listed:
+    ended = row.fields["status"] != "running"
+    fields = row.fields if ended else {}
+    return Listed(
+        run_id=row.tags["run_id"],
+        started_ns=row.time_ms * 1_000_000,
+        scenario=row.tags.get("scenario", ""),
+        target=row.tags.get("target", ""),
+        model=row.tags.get("model", ""),
+        status=str(row.fields["status"]),
+        verdict=fields.get("verdict"),
+        elapsed_s=fields.get("elapsed_s"),
+        requests=fields.get("requests"),
+        failed=fields.get("failed"),
+    )
+
+
+def _in_flight(rows: Sequence[Row]) -> int:
+    """Return what was in flight or waiting at the last flip."""
+    latest = max((max(_pairs(row.fields["flips"])) for row in rows if row.fields.get("flips")), default=0)
+    return sum(
+        int(row.fields.get("in_flight_total", 0)) + int(row.fields.get("waiting", 0))
+        for row in rows
+        if latest in _pairs(row.fields.get("flips", ""))
+    )
+
+
+def _pairs(text: str) -> dict[int, int]:
+    return {int(key): int(value) for key, _, value in (pair.partition("=") for pair in text.split())}

@@ -1,0 +1,109 @@
+"""Send a run to InfluxDB after its end: what is left of its spool, or all of it, made from its archive."""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from r1perf import clock
+from r1perf.errors import UsageError
+from r1perf.scenario import InfluxDb
+from r1perf.scenario.decode import convert
+from r1perf.sinks.influxdb.delivery import Delivery
+from r1perf.sinks.influxdb.server import Server
+from r1perf.sinks.influxdb.settings import URL, Settings, settings
+from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_state
+from r1perf.sinks.influxdb.story import Story
+from r1perf.summary import Document, load, read_document
+from r1perf.summary.archived import intervals
+
+Tell = Callable[[str], None]
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """Another place than the run's own; None keeps the run's own."""
+
+    url: str | None = None
+    org: str | None = None
+    bucket: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is another."""
+        return self != Elsewhere()
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What came of a replay; `left` bytes could not be sent."""
+
+    points: int
+    rejected: int
+    left: int
+
+
+def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: Elsewhere, everything: bool = False) -> Sent:
+    """Send what InfluxDB did not get of a run, and what it refused; all of it where it never got any, or on request.
+
+    Points that are there already are written over by themselves. Raises UsageError (nowhere to send it to), ArchiveError.
+    """
+    written, state = read_document(folder), read_state(folder)
+    table = _table(written, state, elsewhere)
+    to = settings(table, environ)
+    if to is None:
+        raise UsageError(f"the run had no InfluxDB, and {URL} is not set in the environment")
+    if everything or elsewhere:
+        with TemporaryDirectory() as place:
+            return _send(_told(folder, Path(place), to, tell), to, tell)
+    if state is None:
+        return _send(_told(folder, folder, to, tell), to, tell)
+    if state.lost:
+        tell(f"{state.lost} points found no room on the disk and cannot be replayed; --all makes the whole run from its archive")
+    if not (folder / SPOOL).exists() and not (folder / REJECTED).exists():
+        return Sent(0, 0, 0)
+    spool = Spool(folder, state, to.spool_bytes)
+    spool.readmit()
+    return _send(spool, to, tell)
+
+
+def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> InfluxDb | None:
+    """Return where to: elsewhere, else where the run went, else where its scenario says; the environment fills in the rest."""
+    found = written.scenario.get("sinks", {}).get("influxdb")
+    if found is None and state is None and not elsewhere:
+        return None
+    table = convert(found or {}, InfluxDb, "sinks.influxdb")
+    if state is not None:
+        table = msgspec.structs.replace(table, url=state.url, org=state.org, bucket=state.bucket)
+    given = {name: value for name, value in msgspec.structs.asdict(elsewhere).items() if value is not None}
+    return msgspec.structs.replace(table, **given)
+
+
+def _told(folder: Path, place: Path, to: Settings, tell: Tell) -> Spool:
+    """Make a spool of a whole run from its archive; late data is no part of its own there."""
+    run = read_document(folder).run()
+    story = Story(run, to.interval_ns)
+    lines = [story.begin()]
+    lines += [story.interval(interval, 0) for interval in intervals(folder, damage=tell)]
+    lines.append(story.end(load(folder), 0))
+    spool = Spool(place, State(url=to.url, org=to.org, bucket=to.bucket), max(to.spool_bytes, sum(map(len, lines))))
+    for each in lines:
+        spool.append(each)
+    return spool
+
+
+def _send(spool: Spool, to: Settings, tell: Tell) -> Sent:
+    """Send a spool; give up where nothing goes through for as long as a run's end would wait."""
+    with closing(Server(to)) as server:
+        delivery = Delivery(spool, server.write, tell, Random())
+        delivery.hurry()
+        until_ns = clock.monotonic_ns() + to.deadline_ns
+        while (wait_ns := delivery.step()) is not None and not delivery.shut_out:
+            if wait_ns == 0:
+                until_ns = clock.monotonic_ns() + to.deadline_ns
+            elif clock.monotonic_ns() + wait_ns > until_ns:
+                break
+            clock.sleep(wait_ns / 1e9)
+    left = spool.waiting
+    spool.close()
+    return Sent(delivery.points, spool.rejected, left)
