@@ -1,0 +1,1 @@
+"""What runs r1perf elsewhere: containers, dashboards, databases."""

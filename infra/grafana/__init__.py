@@ -1,0 +1,1 @@
+"""The dashboards as code: `python -m infra.grafana` writes their JSON."""
