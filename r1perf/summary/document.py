@@ -151,7 +151,7 @@ def document(
         elapsed_s=summary.covered_ns / 1e9,
         interval_ns=run.interval_ns,
         workers=run.workers or tuple(sorted(summary.health)),
-        counts=_outcomes(summary),
+        counts=outcome_counts(summary),
         reasons={outcome: reasons for outcome in Outcome if (reasons := summary.reasons(outcome))},
         counters={name: n for name in COUNTERS if (n := summary.counter(name, stage=ALL))},
         validity=validity(summary, ended=status != "running"),
@@ -189,7 +189,7 @@ def decode(data: bytes, what: str = "run.json") -> Document:
     return read
 
 
-def _outcomes(summary: Summary, workload: str | None = None, stage: int = ALL) -> dict[str, int]:
+def outcome_counts(summary: Summary, workload: str | None = None, stage: int = ALL) -> dict[str, int]:
     """Return scheduled, in flight and every outcome; in flight by workload and stage follows from the others."""
     outcomes = summary.outcomes(workload, stage)
     scheduled = summary.counter("scheduled", workload, stage)
@@ -201,7 +201,7 @@ def _outcomes(summary: Summary, workload: str | None = None, stage: int = ALL) -
 def _workload(summary: Summary, name: str) -> WorkloadRow:
     return WorkloadRow(
         name=name,
-        counts=_outcomes(summary, name),
+        counts=outcome_counts(summary, name),
         grades=grades(summary, name),
         accuracy=accuracy(summary, name),
         throughput=rates(summary, name),
@@ -217,7 +217,7 @@ def _stage(summary: Summary, stage: Stage) -> StageRow:
         plan=stage,
         start_s=window[0] / 1e9 if window else None,
         end_s=window[1] / 1e9 if window else None,
-        counts=_outcomes(summary, stage=stage.index),
+        counts=outcome_counts(summary, stage=stage.index),
         throughput=rates(summary, stage=stage.index),
         stationary=steady.stationary if steady else None,
         note=steady.says if steady and not steady.stationary else None,
@@ -234,11 +234,12 @@ def _series(summary: Summary) -> list[SeriesRow]:
             for stage in (None, *names):
                 counts = summary.counts(metric.name, workload, stage)
                 if counts.count:
-                    rows.append(_row(metric.name, workload, None if stage is None else names[stage], counts))
+                    rows.append(series_row(metric.name, workload, None if stage is None else names[stage], counts))
     return rows
 
 
-def _row(metric: str, workload: str | None, stage: str | None, counts: Counts) -> SeriesRow:
+def series_row(metric: str, workload: str | None, stage: str | None, counts: Counts) -> SeriesRow:
+    """Return the figures of counts that are not empty."""
     assert counts.least is not None
     assert counts.most is not None
     assert counts.mean is not None
