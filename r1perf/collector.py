@@ -44,6 +44,7 @@ class Order(msgspec.Struct, frozen=True):
     folder: Path
     run_id: str
     environment: dict[str, Any]
+    simulated: bool = False  # the target is the embedded simulated endpoint
     lead_ns: int = LEAD_NS
     baselines: dict[str, tuple[float, ...]] = {}  # by a clause's text, its value in each run of the baseline
     users: bool = False  # closed loop: sessions are started and ended by the workers' users, not by the plan
@@ -81,6 +82,7 @@ class Collector:
         self._order, self._send, self._sinks, self._view = order, send, list(sinks), view
         self._workers = list(workers)
         self._ready: dict[str, messages.Ready] = {}
+        self._noted: set[str] = set()  # what workers say alike is told once
         self._running: set[str] = set()  # have been told to go, and are neither done nor gone
         self._merged: dict[str, int] = {}  # the last interval of each worker
         self._heard_ns: dict[str, int] = {}
@@ -119,6 +121,7 @@ class Collector:
                     base=str(self._order.base),
                     folder=str(self._order.folder),
                     interval_ns=int(self._order.scenario.interval),
+                    simulated=self._order.simulated,
                     users=self._order.users,
                 ),
             )
@@ -218,7 +221,8 @@ class Collector:
         if worker in self._ready:
             return
         self._ready[worker] = ready
-        for note in ready.notes if len(self._ready) == 1 else ():
+        for note in [note for note in ready.notes if note not in self._noted]:
+            self._noted.add(note)
             self._note(note)
         first = self._ready[min(self._ready)]
         if ready.digest != first.digest:
@@ -232,6 +236,8 @@ class Collector:
     def _go(self) -> None:
         """Open the archive and the other sinks, and announce t0."""
         scenario, target = self._order.scenario, self._order.scenario.target
+        prompting = {name: facts for ready in self._ready.values() for name, facts in ready.prompting.items()}
+        calibrations = {name: facts.calibration for name, facts in prompting.items() if facts.calibration is not None}
         now_ns = clock.wall_ns()
         t0_ns = now_ns + self._order.lead_ns
         stages = self._ready[self._workers[0]].stages
@@ -252,6 +258,7 @@ class Collector:
             stages=stages,
             workloads=tuple(scenario.workload),
             workers=tuple(self._workers),
+            prompting=prompting,
             price=target.price,
             system=target.system,
             tightest_limit_ns=promised.tightest_limit_ns,
@@ -271,7 +278,7 @@ class Collector:
             self._standing = Standing(scenario, promised, self.summary, planned, self._order.baselines)
         for worker in self._workers:
             self._running.add(worker)
-            self._send(worker, messages.Go(t0_ns))
+            self._send(worker, messages.Go(t0_ns, calibrations))
 
     def _worker_facts(self) -> dict[str, Any]:
         facts = {}

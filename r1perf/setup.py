@@ -10,21 +10,25 @@ from typing import Any
 import msgspec
 
 from r1perf import __version__
-from r1perf.budget import Limits
+from r1perf.budget import Budget, Limits
+from r1perf.calibrate import Estimated, Failed, calibrate
 from r1perf.client import Client
 from r1perf.client.fast import FastClient
 from r1perf.datasets import Items
+from r1perf.datasets.facts import Prompting
+from r1perf.datasets.repeats import PROMPTS, repeats
+from r1perf.datasets.tokens import Calibration
 from r1perf.loop import Loop
 from r1perf.messages import Assign
 from r1perf.preflight import api_key, preflight
 from r1perf.providers.registry import check_length, choose
 from r1perf.recorder import Tallies
-from r1perf.scenario import load
+from r1perf.scenario import Scenario, load
 from r1perf.schedule import Plan
 from r1perf.sla import Tallier, terms
 from r1perf.sla.planned import Row, planned
 from r1perf.source import WorkloadSource
-from r1perf.target import Price, Target
+from r1perf.target import Target
 from r1perf.transport.http import HttpTransport
 
 _SAMPLE = 20
@@ -41,12 +45,21 @@ class Setup(msgspec.Struct, frozen=True):
     seed: int
     record_chunks: bool
     max_in_flight: int
-    limits: Limits
-    price: Price
+    budget: Budget
     drain_ns: int | None
     stop_errors: int | None
     tallies: Tallies | None = None  # counts for the clauses of the SLA
     planned: tuple[Row, ...] = ()
+    prompting: Mapping[str, Prompting] = {}  # the first shard's alone
+
+    def calibrated(self, calibrations: Mapping[str, Calibration]) -> "Setup":
+        """Return it with texts that are counted as the server counts them; every worker is given the same."""
+        sources = dict(self.sources)
+        for name, calibration in calibrations.items():
+            items = sources[name].items
+            if isinstance(items, Estimated):
+                sources[name] = sources[name].of(items.calibrated(calibration))
+        return msgspec.structs.replace(self, sources=sources)
 
 
 def set_up(loop: Loop, assign: Assign) -> Setup:
@@ -57,7 +70,10 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
     items = loop.offload(scenario.items, Path(assign.base), assign.run_id)
     plan = loop.offload(scenario.plan, items, Path(assign.base))
     promised = terms(scenario, [(s.name, s.judged) for s in plan.stages], ungraded=[n for n in items if not _graded(items[n])])
-    sources = {name: WorkloadSource(workload, items[name], target) for name, workload in scenario.workload.items()}
+    sources = {
+        name: WorkloadSource(workload, items[name], target, simulated=assign.simulated)
+        for name, workload in scenario.workload.items()
+    }
     for source in sources.values():
         check_length(target, source.items.conversation(0).turns[0].output_tokens)
     dialect = choose(target)
@@ -73,6 +89,16 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
     else:
         transport.close()
         client = _openai(loop, target, key)
+    limits = Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards)
+    budget, notes, prompting = Budget(limits, target.price), served.notes, dict[str, Prompting]()
+    if not assign.shard:  # one worker finds out for all
+        prompting = loop.offload(_prompting, scenario, plan, items)
+        for name, source in sources.items():
+            found = calibrate(loop, name, source, client, budget, assign.run_id)
+            if isinstance(found, Failed):
+                notes = (*notes, found.why)
+            elif found is not None:
+                prompting[name] = msgspec.structs.replace(prompting[name], calibration=found)
     digest = hashlib.sha256()
     for part in (plan.digest(), *(f"{name}={items[name].digest}" for name in sorted(items)), __version__, sys.version):
         digest.update(part.encode() + b"\0")
@@ -86,17 +112,27 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
         sources=sources,
         client=client,
         digest=digest.hexdigest()[:16],
-        notes=served.notes,
+        notes=notes,
         seed=scenario.seed,
         record_chunks=scenario.record_chunks,
         max_in_flight=max(1, target.max_in_flight // assign.shards),
-        limits=Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards),
-        price=target.price,
+        budget=budget,
         drain_ns=scenario.drain.limit_ns,
         stop_errors=scenario.stop.errors,
         tallies=Tallier(watches, [stage.index for stage in plan.stages if stage.judged]) if watches else None,
         planned=loop.offload(planned, shard, items) if watches and not assign.users else (),
+        prompting=prompting,
     )
+
+
+def _prompting(scenario: Scenario, plan: Plan, items: Mapping[str, Items]) -> dict[str, Prompting]:
+    """Look through the first prompts of each workload."""
+    facts = {}
+    for name, workload in scenario.workload.items():
+        expected = int((plan.workload_of == plan.workloads.index(name)).sum()) or PROMPTS  # of closed sessions nobody knows
+        made = (items[name].conversation(item) for item in range(min(expected, PROMPTS)))
+        facts[name] = Prompting(cache=workload.dataset.cache, repeats=repeats(made))
+    return facts
 
 
 def _graded(items: Items) -> bool:

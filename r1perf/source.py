@@ -11,14 +11,22 @@ from r1perf.workload import Workload
 KEEP_ANSWER = 200_000
 """Characters of an answer that are kept until it is graded or the next turn is rendered; never longer, never on disk."""
 
+SIMULATED_ANSWER = "x-r1sim-answer"
+"""The header in which the simulated endpoint takes the right answer; no other target is sent it."""
+
 
 class WorkloadSource:
     """See `traffic.Source`."""
 
-    def __init__(self, workload: Workload, items: Items, target: Target) -> None:
+    def __init__(self, workload: Workload, items: Items, target: Target, *, simulated: bool = False) -> None:
         self.items = items
         self._workload = workload
         self._target = target
+        self._simulated = simulated
+
+    def of(self, items: Items) -> "WorkloadSource":
+        """Return the same workload over other items."""
+        return WorkloadSource(self._workload, items, self._target, simulated=self._simulated)
 
     def call(self, conversation: Conversation, turn: Turn, messages: tuple[Message, ...]) -> Call:
         """Render one turn; `messages` is everything that was said before it."""
@@ -33,11 +41,16 @@ class WorkloadSource:
             max_tokens=None if most is None else Tokens(most),
             output_tokens=None if turn.output_tokens is None else Tokens(turn.output_tokens),
             sampling=workload.sampling,
-            headers={**workload.headers, **conversation.headers},
+            headers={**workload.headers, **conversation.headers, **self._hint(turn)},
             extra_body=workload.extra_body,
             body=turn.body,
             keep_answer=KEEP_ANSWER if needed else 0,
         )
+
+    def _hint(self, turn: Turn) -> dict[str, str]:
+        """Tell the embedded simulated endpoint the right answer, so that it can be right as often as its profile says."""
+        told = self._simulated and turn.expected is not None and turn.expected.isascii() and turn.expected.isprintable()
+        return {SIMULATED_ANSWER: turn.expected} if told and turn.expected is not None else {}
 
     def grade(self, turn: Turn, reply: Reply) -> Grade | None:
         """Grade an answer that ended well; what failed or was cut by the run's end has no grade."""

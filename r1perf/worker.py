@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 from r1perf import clock, messages, snapshot
-from r1perf.budget import Budget
 from r1perf.dispatch import Gate
 from r1perf.errors import ArchiveError, R1perfError
 from r1perf.health import Health
@@ -84,12 +83,13 @@ class Worker:
                     host=platform.node(),
                     stages=setup.plan.stages,
                     notes=setup.notes,
+                    prompting=dict(setup.prompting),
                     planned=setup.planned,
                 )
             )
             go = self._link.receive()
             if isinstance(go, messages.Go):
-                self._measure(assign, setup, go.t0_wall_ns - wall_offset_ns, wall_offset_ns)
+                self._measure(assign, setup.calibrated(go.calibrations), go.t0_wall_ns - wall_offset_ns, wall_offset_ns)
         finally:
             setup.client.close()
 
@@ -147,7 +147,7 @@ class _Shard:
             self._recorder,
             seed=setup.seed,
             max_in_flight=setup.max_in_flight,
-            budget=Budget(setup.limits, setup.price),
+            budget=setup.budget,
             on_result=self._on_result,
             on_limit=self.stop,
             seats=seats,

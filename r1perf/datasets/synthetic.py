@@ -8,7 +8,7 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Turn, lengths
 from r1perf.datasets.streams import fingerprint, stream
-from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary
+from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary, uncounted
 
 BLOCK = 16
 """Tokens of a cache block, in which servers share prefixes (vLLM's default); TensorRT-LLM and others use 32 or 64."""
@@ -37,6 +37,7 @@ class Synthetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Input lengths are exact with a `tokenizer` (a `tokenizer.json`); else one word counts as `tokens_per_word` tokens.
     `template_tokens` are those that the chat template adds; they are part of `input_tokens`, so that the server's count is met.
+    Where none of the three is given, both are found before the run by the server's own counts, unless `calibrate` is false.
     `cache`: with "bust" (the default) texts are new in every run, shared prefixes among them, and a prompt meets in a cache only
     what this run put there; with "natural" a seed's texts are the same in every run.
     """
@@ -47,6 +48,7 @@ class Synthetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     tokenizer: str | None = None
     tokens_per_word: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    calibrate: bool = True
     cache: Literal["bust", "natural"] = "bust"
 
     def __post_init__(self) -> None:
@@ -80,8 +82,15 @@ class Made:
         self._slack = spec.prefix.block // 2 if estimated and spec.prefix is not None else 0
         self._text = (seed, salt if spec.cache == "bust" else "")
         self.size: int | None = None
+        self.longest = self._input.at(1 - 1e-9)
+        self.estimated = uncounted(spec)
         self.expected = Expected(1.0, self._input.mean, self._output.mean)
         self.digest = fingerprint(spec, seed, vocabulary.digest, vocabulary.calibration)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Return the words that texts are made of."""
+        return self._vocabulary
 
     @property
     def calibration(self) -> Calibration:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -49,6 +49,31 @@ def fit(counts: Sequence[tuple[int, int]]) -> Calibration:
     fitted = Calibration(slope, round(mean_tokens - slope * mean_words))
     error = max(abs(fitted.tokens(words) - tokens) / tokens for words, tokens in counts)
     return msgspec.structs.replace(fitted, error=error, requests=n, input_tokens=sum(tokens for _, tokens in counts))
+
+
+class Counted(Protocol):
+    """What a dataset of made text says of how a server counts it."""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Return the tokenizer's file, where one is given."""
+
+    @property
+    def tokens_per_word(self) -> float:
+        """Return how many tokens a word counts for, 1 where nothing is said."""
+
+    @property
+    def template_tokens(self) -> int:
+        """Return what the chat template adds, 0 where nothing is said."""
+
+    @property
+    def calibrate(self) -> bool:
+        """Tell whether the server may be asked."""
+
+
+def uncounted(spec: Counted) -> bool:
+    """Tell whether a dataset leaves it to the server's own counts how its words are counted."""
+    return spec.calibrate and (spec.tokenizer, spec.tokens_per_word, spec.template_tokens) == (None, 1.0, 0)
 
 
 ONE_EACH = Calibration()

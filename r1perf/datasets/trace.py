@@ -8,7 +8,7 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Turn
 from r1perf.datasets.streams import fingerprint
-from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary
+from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary, uncounted
 from r1perf.replay import Replay, replay
 from r1perf.target import Positive
 from r1perf.traces import Ints, Trace, read_trace
@@ -21,7 +21,7 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     Item i is the i-th request of the replay (`start`, `length`, `speed`, `rate`: see `r1perf.replay`), so that arrivals of the same
     replay meet their own lengths; after the last one it begins again. Where the trace names its prefix blocks (`hash_ids`),
     equal ids are equal text. `scale` shortens (or lengthens) inputs, blocks and outputs alike, for small servers.
-    `tokenizer`, `tokens_per_word`, `template_tokens` and `cache` are those of `synthetic`.
+    `tokenizer`, `tokens_per_word`, `template_tokens`, `calibrate` and `cache` are those of `synthetic`.
     """
 
     file: str
@@ -33,6 +33,7 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     tokenizer: str | None = None
     tokens_per_word: Positive = 1.0
     template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    calibrate: bool = True
     cache: Literal["bust", "natural"] = "bust"
 
     def load(self, seed: int, base: Path | None = None, salt: str = "") -> "Replayed":
@@ -68,6 +69,8 @@ class Replayed:
         self._block_words = max(1, round(trace.block_tokens * spec.scale / vocabulary.calibration.tokens_per_word))
         self._block = lru_cache(maxsize=2048)(self._made_block)  # long shared prefixes come again and again
         self.size: int | None = len(chosen.rows)
+        self.longest = max(1, round(int(trace.input_tokens[chosen.rows].max()) * spec.scale))
+        self.estimated = uncounted(spec)
         self.left_out = trace.left_out
         self.offsets_ns = chosen.offsets_ns
         self.expected = Expected(
@@ -76,6 +79,11 @@ class Replayed:
             float(trace.output_tokens[chosen.rows].mean()) * spec.scale,
         )
         self.digest = fingerprint(spec, seed, trace.digest, vocabulary.digest, vocabulary.calibration)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Return the words that texts are made of."""
+        return self._vocabulary
 
     @property
     def calibration(self) -> Calibration:

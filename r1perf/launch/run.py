@@ -56,6 +56,7 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
             folder=folder.resolve(),
             run_id=f"{folder.name}-{secrets.token_hex(3)}",
             environment=environment(Path.cwd()),
+            simulated=kind is not None,
         )
 
 

@@ -16,7 +16,7 @@ Rows = dict[tuple[str, str | None, str | None], SeriesRow]
 
 def caching_table(document: Document, rows: Rows) -> Table:
     """Show what the prefix cache served and TTFT without and with it, by workload and for the target."""
-    table = new_table("TTFT by prefix cache", "", "hit ratio", "cold", "p50", "p95", "warm", "p50", "p95", "between")
+    table = new_table("TTFT by prefix cache", "", "hit ratio", "cold", "p50", "p95", "warm", "p50", "p95", "other")
     found: list[tuple[str, str | None, Caching | None]] = []
     if len(document.workloads) > 1:
         found += [(row.name, row.name, row.caching) for row in document.workloads]
@@ -89,9 +89,7 @@ def _interval(low: float, high: float) -> str:
 def bounds_tables(document: Document) -> Iterator[Table]:
     """Show between what the percentiles of all requests lie where the run's end cut some, a table a metric."""
     for metric in dict.fromkeys(row.metric for row in document.bounds):
-        table = new_table(
-            f"{METRICS[metric].title}, cut ones included", "", "cut", "p50", "p90", "p95", "p99"
-        )
+        table = new_table(f"{METRICS[metric].title}, cut ones included", "", "cut", "p50", "p90", "p95", "p99")
         for row in document.bounds:
             if row.metric == metric:
                 ranks = (row.p50, row.p90, row.p95, row.p99)

@@ -187,7 +187,7 @@ def test_the_report_shows_ttft_cold_and_warm_with_the_hit_ratio():
     print_report(document(merged), Console(file=out, width=80, color_system=None))
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     at = lines.index("TTFT by prefix cache")
-    assert lines[at + 1] == "hit ratio cold p50 p95 warm p50 p95 between"
+    assert lines[at + 1] == "hit ratio cold p50 p95 warm p50 p95 other"
     assert lines[at + 3 : at + 5] == [
         "chat 41.5 % 1 90.0 ms 90.0 ms 2 7.00 ms 8.00 ms 0", "all 41.5 % 1 90.0 ms 90.0 ms 2 7.00 ms 8.00 ms 0",
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from r1perf import clock, messages, snapshot
 from r1perf.arrivals import Constant
-from r1perf.budget import Limits
+from r1perf.budget import Budget, Limits
 from r1perf.datasets.prompts import Prompts
 from r1perf.errors import TargetError
 from r1perf.journal import read_requests, read_snapshots
@@ -74,7 +74,7 @@ def worker_of(tmp_path, monkeypatch):
         source = WorkloadSource(Workload(dataset=Prompts(prompts=("x",))), talks, Target(url="http://x", model="m"))
         setup = Setup(
             plan=scheme, sources={"w": source}, client=fake, digest="d", notes=(), seed=1, record_chunks=False,
-            **({"max_in_flight": 100, "limits": Limits(), "price": Price(), "drain_ns": None, "stop_errors": None} | more),
+            **({"max_in_flight": 100, "budget": Budget(Limits(), Price()), "drain_ns": None, "stop_errors": None} | more),
         )  # fmt: skip
         monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign: setup)
         worker = Worker(loop, collector)
