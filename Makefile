@@ -3,6 +3,7 @@
 #   bench  measure r1perf itself against the truth         docs   build docs/      install  what demo needs
 #   format  lay the code out        coverage  tests with branch coverage           clean  remove all that was built
 #   llama   fetch a real LLM server for the tests          constraints  pin anew
+#   dashboards  write Grafana's dashboards anew from their code
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,7 +12,7 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 # PIP_CONSTRAINT (from pip 25.3 PIP_BUILD_CONSTRAINT) pins the build backend too.
 INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(PIP) install --quiet
 
-.PHONY: demo test lint format bench docs install clean coverage llama constraints
+.PHONY: demo test lint format bench docs install clean coverage llama constraints dashboards
 .DELETE_ON_ERROR:
 
 demo: .venv/core
@@ -44,6 +45,9 @@ bench: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/zensical build --strict
+
+dashboards: .venv/dev
+	$(BIN)/python -m infra.grafana
 
 install: .venv/core
 
