@@ -17,11 +17,19 @@ from rich.console import Console
 from r1perf.arrivals import Closed
 from r1perf.errors import R1perfError
 from r1perf.report import print_report
+from r1perf.scenario import Scenario
 from r1perf.summary import Summary
 from r1perf.swarm import options
+from r1perf.swarm.interrupts import Interrupts
 from r1perf.swarm.master import Master
 from r1perf.swarm.member import Member
 from r1perf.swarm.user import OpenLoop, R1User
+
+SPAWN_RATE = 100.0
+"""Locust warns of a higher one."""
+
+STOP_TIMEOUT_S = 30.0
+"""We drain before Locust stops anything, and a worker whose stop timeout is over a minute takes its master for dead meanwhile."""
 
 logger = logging.getLogger("r1perf")
 
@@ -60,6 +68,8 @@ def _init(environment: Environment, **_: Any) -> None:
     if isinstance(runner, WorkerRunner | LocalRunner):
         member = Member(environment, Path(parsed.r1_runs))
         environment.events.quitting.add_listener(lambda **_: member.finish())
+        if isinstance(runner, WorkerRunner):
+            Interrupts(lambda: member.part is not None, member.interrupt, ends=True)
     if not isinstance(runner, WorkerRunner):
         _Lead(environment)
 
@@ -68,39 +78,67 @@ class _Lead:
     """A master's, or a single process's, answers to Locust's events."""
 
     def __init__(self, environment: Environment) -> None:
-        self._environment = environment
         assert environment.parsed_options is not None
-        self._options = environment.parsed_options
-        self._master = _MASTERS[environment] = Master(environment, Log())
+        self._environment, self._options = environment, environment.parsed_options
+        self._master = _MASTERS[environment] = Master(environment)
         self._run: gevent.Greenlet[..., None] | None = None
         self._stopping = False
         try:
             scenario, _ = options.scenario_of(self._options, environment.host)
         except R1perfError as error:
-            sys.exit(_said(error))
-        if not isinstance(scenario.arrivals, Closed) and environment.web_ui is not None and self._alone():
+            sys.stderr.write(f"r1perf: {error}\n")
+            sys.exit(2)
+        if isinstance(scenario.arrivals, Closed):
+            self._fill_in(scenario.arrivals)
+        elif environment.web_ui is not None and not self._options.autostart and self._alone():
             environment.shape_class = OpenLoop()
+        environment.stop_timeout = min(environment.stop_timeout, STOP_TIMEOUT_S)
         environment.events.test_start.add_listener(self._on_start)
         environment.events.test_stopping.add_listener(self._on_stopping)
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
+        Interrupts(lambda: self._master.running, self._interrupt, ends=environment.web_ui is not None)
+
+    def _fill_in(self, closed: Closed) -> None:
+        """Let Locust's users and spawn rate be the scenario's where nobody has given others."""
+        if self._options.num_users is None:
+            self._options.num_users = closed.sessions
+        if self._options.spawn_rate is None:
+            self._options.spawn_rate = min(1e9 / closed.ramp_up, SPAWN_RATE) if closed.ramp_up else SPAWN_RATE
 
     def _alone(self) -> bool:
         """Tell whether Locust's users are ours alone, and nobody has a shape for them."""
         return self._environment.shape_class is None and set(self._environment.user_classes) <= {R1User}
+
+    def _scenario(self) -> tuple[Scenario, Path, bool]:
+        """Return the scenario as it is asked for now, its folder, and whether Locust's users are its sessions."""
+        scenario, base = options.scenario_of(self._options, self._environment.host)
+        users = isinstance(scenario.arrivals, Closed) and not isinstance(self._environment.shape_class, OpenLoop)
+        if users and self._environment.shape_class is None:
+            scenario, base = options.scenario_of(self._options, self._environment.host, self._options.num_users)
+        return scenario, base, users
 
     def _on_start(self, **_: Any) -> None:
         """Begin a run; Locust spawns its users when t0 has been announced."""
         begun = Event()
         self._stopping = False
         self._run = gevent.spawn(self._carry, begun.set)
-        begun.wait()
+        try:
+            begun.wait()
+        finally:
+            if not begun.is_set():  # the web UI's Stop has killed what starts the test
+                self._master.stop("Locust was asked to stop the test")
+
+    def _interrupt(self, again: bool) -> None:
+        self._master.interrupt()
+        if not again:
+            self._wait()
 
     def _carry(self, begun: Callable[[], None]) -> None:
         self._environment.process_exit_code = 3  # until there is a verdict
         try:
-            scenario, base = options.scenario_of(self._options, self._environment.host)
-            ran = self._master.carry(scenario, base=base, runs=Path(self._options.r1_runs), begun=begun)
+            scenario, base, users = self._scenario()
+            ran = self._master.carry(scenario, base=base, runs=Path(self._options.r1_runs), view=Log(), users=users, begun=begun)
             self._environment.process_exit_code = ran.verdict.code
             if ran.verdict.sentence is not None:
                 logger.error(ran.verdict.sentence)
@@ -142,8 +180,3 @@ class _Lead:
         if ran is not None and ran.verdict.document is not None:
             print_report(ran.verdict.document, Console())
             sys.stdout.write(f"{ran.folder}\n")
-
-
-def _said(error: R1perfError) -> int:
-    sys.stderr.write(f"r1perf: {error}\n")
-    return 2

@@ -18,6 +18,7 @@ from r1perf.loop.gevent import GeventLoop
 from r1perf.scenario import Scenario, simulated
 from r1perf.summary import Summary
 from r1perf.swarm import wire
+from r1perf.swarm.dispatcher import dispatcher
 from r1perf.swarm.place import place
 from r1perf.swarm.relay import Relay
 from r1perf.swarm.roster import Mate, Roster
@@ -33,15 +34,18 @@ PER_WORKER_NS = 10_000_000
 class Master:
     """The runs of one Locust process, one after the other. What people see of the run is in its properties."""
 
-    def __init__(self, environment: Environment, view: View) -> None:
+    def __init__(self, environment: Environment) -> None:
         assert environment.runner is not None
-        self._environment, self._runner, self._view = environment, environment.runner, view
+        self._environment, self._runner = environment, environment.runner
         self._loop = GeventLoop()
+        self._view: View | None = None  # of the run that goes on
+        self._ended: str | None = None  # why the run that goes on was ended before it had begun
         self._relay: Relay | None = None
         self._roster = Roster(self._loop, lambda client_id, message: self._tell(client_id, "", message))
         self._welcome = wire.Welcome(os.getpid(), place())
         self.scenario: Scenario | None = None  # of the run that goes on, or went on last
         self.ran: Ran | None = None  # how the last run ended; None while one goes on
+        environment.dispatcher_class = dispatcher(lambda: self.running)
         self._runner.register_message(wire.UP, self._receive, concurrent=True)
 
     # --- What is seen ---
@@ -49,11 +53,11 @@ class Master:
     @property
     def running(self) -> bool:
         """Tell whether a run goes on, from its preparation to its verdict."""
-        return self._relay is not None and self.ran is None
+        return self._view is not None
 
     @property
     def summary(self) -> Summary | None:
-        """Return the merged snapshots of the run that goes on, or went on last; None before the first t0."""
+        """Return the merged snapshots of the run that goes on, or went on last; None before its t0."""
         return None if self._relay is None else self._relay.summary
 
     @property
@@ -66,42 +70,58 @@ class Master:
         """Return how the last run ended; None while one goes on."""
         return None if self.ran is None else self.ran.verdict
 
-    def hellos(self, client_ids: list[str]) -> int:
-        """Count the workers among these that have said hello."""
-        return len(client_ids) - len(self._roster.wait(client_ids, 0))
+    @property
+    def workers(self) -> list[str]:
+        """List the workers that could take part in a run: Locust has them on its list, and they know r1perf."""
+        client_ids = self._client_ids()
+        silent = self._roster.wait(client_ids, 0)
+        return [client_id for client_id in client_ids if client_id not in silent]
 
     # --- What is asked for ---
 
     def carry(
-        self, scenario: Scenario, *, base: Path, runs: Path, users: bool = False, begun: Callable[[], None] = lambda: None
+        self,
+        scenario: Scenario,
+        *,
+        base: Path,
+        runs: Path,
+        view: View,
+        users: bool = False,
+        begun: Callable[[], None] = lambda: None,
     ) -> Ran:
         """Carry one run out with the workers that are there; `begun` is called once t0 is announced, or never will be.
 
-        Raises an R1perfError for what is wrong before it begins.
+        With `users` the sessions of a closed loop are those of Locust's users. What is wrong before the run is a verdict.
         """
-        self.scenario, self.ran = scenario, None
+        self.scenario, self.ran, self._relay, self._ended, self._view = scenario, None, None, None, view
+        came = Ran(Verdict(3, "the run was broken off", None), None)
         try:
             crew = self._crew()
             self._check(scenario, crew)
             scenario = scaled(scenario, len(crew))
             with ordered(scenario, base=base, runs=runs) as order:
                 order = msgspec.structs.replace(order, lead_ns=LEAD_NS + len(crew) * PER_WORKER_NS, users=users)
-                self.ran = ran(order, self._collect(order, crew, begun), runs)
+                came = ran(order, self._collect(order, crew, view, begun), runs)
         except R1perfError as error:
-            self.ran = Ran(Verdict(2, str(error), None), None)
+            came = Ran(Verdict(2, str(error), None), None)
         finally:
+            self.ran, self._view = came, None
             begun()
-        return self.ran
+        return came
 
     def interrupt(self) -> None:
         """Take a Ctrl-C: the first drains for a bounded time, the second cuts what is in flight."""
-        if self.running and self._relay is not None:
+        if self._relay is not None and self.running:
             self._relay.interrupt()
+        elif self.running:
+            self._ended = "interrupted before the run began"
 
     def stop(self, reason: str) -> None:
         """End the run in order because somebody asked for it: nothing new, then wait as the scenario says."""
-        if self.running and self._relay is not None:
+        if self._relay is not None and self.running:
             self._relay.stop(reason)
+        elif self.running:
+            self._ended = f"ended before the run began: {reason}"
 
     # --- Workers ---
 
@@ -139,9 +159,11 @@ class Master:
 
     # --- Messages ---
 
-    def _collect(self, order: Order, crew: list[Mate], begun: Callable[[], None]) -> Verdict:
+    def _collect(self, order: Order, crew: list[Mate], view: View, begun: Callable[[], None]) -> Verdict:
+        if self._ended is not None:
+            return Verdict(130, self._ended, None)
         self._relay = relay = Relay(
-            self._loop, order, crew, self._transmit, self._view,
+            self._loop, order, crew, self._transmit, view,
             present=self._present, dead=self._roster.dead, drop=self._drop,
         )  # fmt: skip
         gevent.spawn(relay.begun.wait).link(lambda _: begun())
@@ -156,7 +178,7 @@ class Master:
                 new = self._roster.take(client_id, message)
                 if isinstance(message, wire.Hello):
                     self._tell(client_id, "", self._welcome)
-                    if new and self.running:
+                    if new and self._view is not None and self.summary is not None:
                         self._view.note(f"a worker on {message.host} has joined: it waits for the next run, this one has begun")
         elif self._relay is not None and self.running and frame.run == self._relay.run_id:
             self._relay.take(client_id, frame)

@@ -1,11 +1,14 @@
 """The worker's side in a Locust process: it says hello, takes its part of a run, and measures."""
 
+import functools
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gevent
+from locust import argument_parser
 from locust.env import Environment
 from locust.exception import RPCError
 from locust.runners import WorkerRunner
@@ -16,6 +19,7 @@ from r1perf.swarm import wire
 from r1perf.swarm.part import Part
 from r1perf.swarm.place import alive, place
 from r1perf.swarm.tables import teller
+from r1perf.swarm.user import joiner
 
 ORPHANED_NS = 30_000_000_000
 """A worker that has heard nothing of its master for so long (a heartbeat comes every second) ends its part of the run."""
@@ -38,6 +42,7 @@ class Member:
 
     def __init__(self, environment: Environment, runs: Path) -> None:
         assert environment.runner is not None
+        _remember_options()
         self._environment, self._runner, self._runs = environment, environment.runner, runs
         self._loop = GeventLoop()
         self._part: Part | None = None
@@ -48,6 +53,7 @@ class Member:
         self.code = 0
         self._runner.register_message(wire.DOWN, self._receive, concurrent=True)
         environment.events.heartbeat_received.add_listener(self._on_heartbeat)
+        joiner(environment, self._join)
         gevent.spawn(self._greet)
         gevent.spawn(self._watch)
 
@@ -82,6 +88,11 @@ class Member:
         if not part.halted:
             part.worker.terminate("SIGINT")
         part.wait(self._loop.now_ns() + FINISH_NS)
+
+    def _join(self) -> Callable[[], None] | None:
+        """Start a session for one of Locust's users; return what ends it, None where the plan has its own sessions."""
+        part = self.part
+        return part.worker.seats.join() if part is not None and part.users else None
 
     # --- Messages ---
 
@@ -150,3 +161,10 @@ class Member:
         """Tell whether a folder of the master's is one of this machine."""
         master = self._master
         return master is not None and bool(self._place) and master.place == self._place and folder.is_dir()
+
+
+def _remember_options() -> None:
+    """Let Locust build its command line once, not once an option: a worker stood still for 50 to 125 ms at every spawn message."""
+    if not hasattr(argument_parser.default_args_dict, "cache_info"):
+        argument_parser.default_args_dict = functools.cache(argument_parser.default_args_dict)
+    argument_parser.default_args_dict()

@@ -41,6 +41,7 @@ class Part:
         self.channel = Numbered(run, transmit, loop.now_ns)
         self.worker = Worker(loop, self, self._on_result)
         self.halted = False  # the master has asked for the end
+        self.users = False  # sessions are started and ended from outside
         self._tell: Callable[[Result], None] = lambda result: None
         self._inbox: deque[messages.ToWorker] = deque()
         self._came = loop.event()
@@ -115,6 +116,7 @@ class Part:
             folder = self._folder = (self._runs / folder.name).resolve()
             with contextlib.suppress(OSError):  # the journals will say in a sentence what is wrong
                 folder.mkdir(parents=True, exist_ok=True)
+        self.users = assign.users
         self._files = {path.name: path for path in (requests_path(folder, assign.worker), snapshots_path(folder, assign.worker))}
         with contextlib.suppress(R1perfError):  # the worker will refuse such a scenario, in a sentence
             self._tell = self._teller(load(assign.scenario).target.title)

@@ -90,8 +90,15 @@ class Relay:
         self._later(self._collector.interrupt)
 
     def stop(self, reason: str) -> None:
-        """End the run in order because somebody asked for it."""
-        self._later(partial(self._collector.stop, reason, asked=True))
+        """End the run in order because somebody asked for it; one that has not begun never does."""
+
+        def end() -> None:
+            if self.summary is None:
+                self._collector.interrupt()
+            else:
+                self._collector.stop(reason, asked=True)
+
+        self._later(end)
 
     def run(self) -> Verdict:
         """Carry the run out to its end."""
