@@ -15,8 +15,11 @@ from r1perf.loop import Loop
 from r1perf.result import Outcome, Stream
 from r1perf.source import WorkloadSource
 
-WORDS = (256, 768)
-"""Words of the fitted texts: the whole vocabulary once and three times, so that no luck of a draw is in its tokens a word."""
+ROUNDS = (1, 3)
+"""The fitted texts hold the whole vocabulary so many times, so that no luck of a draw is in its tokens a word."""
+
+MOST = 768
+"""Words of a text that tells the error, at most: longer prompts cost more and err less."""
 
 
 @runtime_checkable
@@ -24,11 +27,16 @@ class Estimated(Protocol):
     """Items whose texts are made of counted words."""
 
     vocabulary: Vocabulary
-    longest: int  # the longest prompt, in tokens
+    shortest: int  # the shortest and the longest prompt, in tokens
+    longest: int
     estimated: bool  # lengths are to be found: nobody said how this server counts
 
     def calibrated(self, calibration: Calibration) -> Items:
         """Return the same prompts at corrected lengths."""
+
+
+class _Untold(Exception):
+    """Say why the server has not told a count."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -42,52 +50,38 @@ def calibrate(
 ) -> Calibration | Failed | None:
     """Ask the server how it counts one workload's words: four requests of one output token. None where nothing is to be found.
 
-    Two texts hold every word equally often and give tokens a word and the template's own tokens; two drawn as the run's own
-    texts are tell the error. `key` makes them new to every cache.
+    Two texts hold every word equally often and give tokens a word and the template's own tokens. Two are drawn as the run's own
+    texts are, as long as its shortest and its longest prompt, and tell the error. `key` makes these new to every cache.
     """
     items = source.items
     if not isinstance(items, Estimated) or not items.estimated:
         return None
-    low, high = _lengths(items)
-    if low == high:
-        return Failed(f"{name}: lengths are not calibrated: prompts of one word are too short for it")
-    vocabulary = items.vocabulary
-    start = len(key) % len(vocabulary.words)
-    texts = [(words, vocabulary.even(words, start)) for words in (low, high)]
-    texts += [(words, vocabulary.made(words, "calibration", key, name)) for words in (low, high)]
-    counts: list[tuple[int, int]] = []
-    for number, (words, text) in enumerate(texts):
-        found = _count(loop, name, number, text, source, client, budget)
-        if isinstance(found, str):
-            return Failed(f"{name}: lengths are not calibrated: {found}")
-        counts.append((words, found))
+    vocabulary, counts = items.vocabulary, list[tuple[int, int]]()
+
+    def ask(words: int, text: str) -> None:
+        counts.append((words, _count(loop, name, len(counts), text, source, client, budget)))
+
     try:
-        return _fitted(counts)
-    except ValueError as error:
-        return Failed(f"{name}: lengths are not calibrated: {error}")
-
-
-def _lengths(items: Estimated) -> tuple[int, int]:
-    """Return two lengths in words that the run's own longest prompt allows."""
-    longest = items.vocabulary.calibration.words(items.longest)
-    return WORDS if longest >= WORDS[1] else (max(1, longest // 3), longest)
-
-
-def _fitted(counts: list[tuple[int, int]]) -> Calibration:
-    fitted = fit(counts[:2])
+        for rounds in ROUNDS:
+            words = rounds * len(vocabulary.words)
+            ask(words, vocabulary.even(words))
+        fitted = fit(counts)
+        for number, tokens in enumerate((items.shortest, items.longest)):
+            words = min(MOST, fitted.words(tokens))
+            ask(words, vocabulary.made(words, "calibration", key, name, number))
+    except (_Untold, ValueError) as why:
+        return Failed(f"{name}: lengths are not calibrated: {why}")
     error = max(abs(fitted.tokens(words) - tokens) / tokens for words, tokens in counts)
     return msgspec.structs.replace(fitted, error=error, requests=len(counts), input_tokens=sum(tokens for _, tokens in counts))
 
 
-def _count(
-    loop: Loop, name: str, number: int, text: str, source: WorkloadSource, client: Client[Any], budget: Budget
-) -> int | str:
-    """Send one text; return the input tokens that the server counted, or why there are none."""
+def _count(loop: Loop, name: str, number: int, text: str, source: WorkloadSource, client: Client[Any], budget: Budget) -> int:
+    """Send one text and return the input tokens that the server counted; raises _Untold where there are none."""
     turn = Turn(text=text, max_tokens=1)
     call = source.call(Conversation(turns=(turn,)), turn, ())
     hold = budget.reserve(call)
     if isinstance(hold, str):
-        return hold
+        raise _Untold(hold)
     now_ns = loop.now_ns()
     ticket = Ticket(
         id=f"calibration.{name}.{number}", arrival=-1, turn=number, workload=name, stage=0, item=-1, scheduled_ns=now_ns
@@ -96,7 +90,7 @@ def _count(
     budget.settle(hold, result)
     if result.outcome not in (Outcome.OK, Outcome.TRUNCATED):
         said = result.message or result.reason or ""
-        return f"a request for it ended as {result.outcome}" + (f" ({said})" if said else "")
+        raise _Untold(f"a request for it ended as {result.outcome}" + (f" ({said})" if said else ""))
     if result.token_source != "server" or not result.usage.input_tokens:
-        return "the server does not tell its token counts"
+        raise _Untold("the server does not tell its token counts")
     return result.usage.input_tokens

@@ -82,7 +82,7 @@ class Made:
         self._slack = spec.prefix.block // 2 if estimated and spec.prefix is not None else 0
         self._text = (seed, salt if spec.cache == "bust" else "")
         self.size: int | None = None
-        self.longest = self._input.at(1 - 1e-9)
+        self.shortest, self.longest = self._input.at(0.0), self._input.at(1 - 1e-9)
         self.estimated = uncounted(spec)
         self.expected = Expected(1.0, self._input.mean, self._output.mean)
         self.digest = fingerprint(spec, seed, vocabulary.digest, vocabulary.calibration)

@@ -94,12 +94,12 @@ class Vocabulary:
         """Make a text of so many words."""
         return made(words, *key, words=self.words)
 
-    def even(self, words: int, start: int = 0) -> str:
+    def even(self, words: int) -> str:
         """Make a text of so many words in which each word of the vocabulary stands as often as any other, or once more.
 
         Its tokens a word are the mean over the vocabulary, without the luck of a draw.
         """
-        return " ".join(self.words[(start + at) % len(self.words)] for at in range(words))
+        return " ".join(self.words[at % len(self.words)] for at in range(words))
 
 
 def exact_vocabulary(path: str, base: Path | None, overhead: int) -> Vocabulary:

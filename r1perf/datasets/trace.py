@@ -69,7 +69,8 @@ class Replayed:
         self._block_words = max(1, round(trace.block_tokens * spec.scale / vocabulary.calibration.tokens_per_word))
         self._block = lru_cache(maxsize=2048)(self._made_block)  # long shared prefixes come again and again
         self.size: int | None = len(chosen.rows)
-        self.longest = max(1, round(int(trace.input_tokens[chosen.rows].max()) * spec.scale))
+        inputs = trace.input_tokens[chosen.rows]
+        self.shortest, self.longest = (max(1, round(int(end) * spec.scale)) for end in (inputs.min(), inputs.max()))
         self.estimated = uncounted(spec)
         self.left_out = trace.left_out
         self.offsets_ns = chosen.offsets_ns
