@@ -5,6 +5,8 @@ import pytest
 
 from r1perf import messages, snapshot
 from r1perf.collector import INTERRUPT_DRAIN_NS, Collector, Order
+from r1perf.datasets.facts import Prompting
+from r1perf.datasets.tokens import Calibration
 from r1perf.errors import ArchiveError
 from r1perf.scenario import load, resolved
 from r1perf.schedule import Stage
@@ -64,10 +66,10 @@ class Bench:
         )
         self.collector.begin()
 
-    def ready(self, *workers, digest="d"):
+    def ready(self, *workers, digest="d", notes=(), **more):
         for worker in workers:
             self.collector.receive(
-                worker, messages.Ready(digest=digest, wall_offset_ns=0, pid=1, host="h", stages=STAGES, notes=())
+                worker, messages.Ready(digest=digest, wall_offset_ns=0, pid=1, host="h", stages=STAGES, notes=notes, **more)
             )
 
     def report(self, worker, *snapshots):
@@ -96,6 +98,25 @@ def test_it_goes_when_all_are_ready_with_one_t0(tmp_path):
     assert [w for w, _ in bench.told(messages.Go)] == ["0", "1"]
     assert len({m.t0_wall_ns for _, m in bench.told(messages.Go)}) == 1
     assert bench.sinks[0].run.stages == STAGES
+
+
+def test_what_the_first_shard_found_out_goes_to_all_and_into_the_run(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("1", notes=("the target lists no models",))
+    facts = Prompting(cache="bust", calibration=Calibration(1.4, 9, 0.01, 4, 3000))
+    bench.ready(
+        "0",
+        notes=("the target lists no models", "x: lengths are not calibrated: no usage"),
+        prompting={"w": facts, "x": Prompting()},
+    )
+    assert [(w, m.calibrations) for w, m in bench.told(messages.Go)] == [(w, {"w": facts.calibration}) for w in ("0", "1")]
+    assert bench.sinks[0].run.prompting == {"w": facts, "x": Prompting()}
+    assert bench.view.notes == ["the target lists no models", "x: lengths are not calibrated: no usage"]
+    bench.report("0", taken("0", 0))
+    bench.report("1", taken("1", 0))
+    bench.done("0", "1")
+    assert [(row.name, row.prompting) for row in bench.sinks[0].document.workloads] == [("w", facts)]
+    assert bench.sinks[0].document.run().prompting == {"w": facts}
 
 
 def test_workers_that_plan_differently_are_refused(tmp_path):

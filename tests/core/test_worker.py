@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from r1perf import clock, messages, snapshot
 from r1perf.arrivals import Constant
 from r1perf.budget import Budget, Limits
+from r1perf.datasets.facts import Prompting
 from r1perf.datasets.prompts import Prompts
+from r1perf.datasets.synthetic import Synthetic
+from r1perf.datasets.tokens import Calibration
 from r1perf.errors import TargetError
 from r1perf.journal import read_requests, read_snapshots
 from r1perf.loop.sim import SimLoop
@@ -64,7 +67,7 @@ def worker_of(tmp_path, monkeypatch):
     """Give a function that runs a worker to its end."""
     monkeypatch.setattr(clock, "wall_offset_ns", lambda: 0)
 
-    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, **more):
+    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, **more):
         """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it."""
         loop = SimLoop(start_ns=T0 - S)
         collector = Collector(loop, delays_ms)
@@ -78,8 +81,9 @@ def worker_of(tmp_path, monkeypatch):
         )  # fmt: skip
         monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign: setup)
         worker = Worker(loop, collector)
+        collector.client = fake
         collector.say(messages.Assign(**ASSIGN, folder=str(tmp_path), interval_ns=S))
-        collector.say(messages.Go(T0))
+        collector.say(messages.Go(T0, calibrations or {}))
 
         def main():
             if meanwhile is not None:
@@ -110,6 +114,16 @@ def test_it_says_ready_reports_every_second_and_is_done(work, tmp_path):
     assert len(list(read_requests(tmp_path / "requests.0.jsonl"))) == 30
     assert [one.k for one in read_snapshots(tmp_path / "snapshots.0")] == sorted(collector.merged)
     assert collector.sent_of(messages.Done) == [messages.Done(len(collector.merged))]
+
+
+def test_it_says_what_it_found_out_and_takes_the_calibrations_of_the_run(work):
+    facts = {"w": Prompting(cache="bust", calibration=Calibration(2.0, 4, 0.01, 4, 99))}
+    made = Synthetic(input_tokens=64, output_tokens=5).load(1)
+    collector = work(1.0, talks=made, prompting=facts, calibrations={"w": Calibration(2.0, 4)})
+    assert collector.sent_of(messages.Ready)[0].prompting == facts
+    assert {len(call.messages[0].content.split()) for call in collector.client.calls} == {30}
+    plain = work(1.0, talks=made)
+    assert {len(call.messages[0].content.split()) for call in plain.client.calls} == {64}
 
 
 @settings(max_examples=50)
