@@ -1,7 +1,10 @@
 """`r1perf run`: carry a scenario out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 from rich.console import Console
@@ -9,6 +12,8 @@ from rich.console import Console
 from r1perf import clock
 from r1perf.cli.options import read, scenario_options
 from r1perf.cli.view import view
+from r1perf.collector import View
+from r1perf.errors import UsageError
 from r1perf.launch.run import Ran, run
 from r1perf.report import print_report, render_json
 from r1perf.scenario import Scenario, folder
@@ -18,11 +23,25 @@ from r1perf.sinks.archive import create
 @click.command("run")
 @scenario_options
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes on this machine.")
+@click.option(
+    "--expect-workers", type=click.IntRange(min=1), help="Wait for so many workers from elsewhere instead (`r1perf worker`)."
+)
+@click.option("--bind", default="127.0.0.1:5557", show_default=True, metavar="HOST:PORT", help="Where to wait for them.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Make so many runs, in one folder.")
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where archives are kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print run.json on standard output, and nothing else there.")
 @click.option("--quiet", is_flag=True, help="Print the archive's path only.")
-def command(source: str, workers: int, repeat: int, runs: Path, as_json: bool, quiet: bool, **laid: Any) -> int:
+def command(
+    source: str,
+    workers: int,
+    expect_workers: int | None,
+    bind: str,
+    repeat: int,
+    runs: Path,
+    as_json: bool,
+    quiet: bool,
+    **laid: Any,
+) -> int:
     """Run SCENARIO: a file, the name of a shipped scenario (r1-mixed), or a kind of dataset (aime).
 
     Without a target's URL the embedded simulated endpoint is loaded. Every run leaves its archive in RUNS; Ctrl-C once
@@ -32,23 +51,45 @@ def command(source: str, workers: int, repeat: int, runs: Path, as_json: bool, q
     if repeat > 1:
         runs = create(runs, scenario.name, clock.wall_ns())
     code = 0
-    for _ in range(repeat):
-        ran = _run(scenario, folder(source), runs, workers, plain=as_json, quiet=quiet)
-        code = max(code, ran.verdict.code)
-        _tell(ran, as_json=as_json, quiet=quiet)
-        if ran.verdict.code in (2, 130):
-            break
+    with _runner(workers, expect_workers, bind) as carry_out:
+        for _ in range(repeat):
+            ran = _run(carry_out, scenario, folder(source), runs, plain=as_json, quiet=quiet)
+            code = max(code, ran.verdict.code)
+            _tell(ran, as_json=as_json, quiet=quiet)
+            if ran.verdict.code in (2, 130):
+                break
     if repeat > 1 and not as_json:
         click.echo(str(runs))
     return code
 
 
-def _run(scenario: Scenario, base: Path, runs: Path, workers: int, *, plain: bool, quiet: bool) -> Ran:
+class _CarryOut(Protocol):
+    def __call__(self, scenario: Scenario, *, base: Path, runs: Path, view: View) -> Ran:
+        """Carry one run out."""
+
+
+@contextmanager
+def _runner(workers: int, expect: int | None, bind: str) -> Iterator[_CarryOut]:
+    """Give what carries runs out: with workers on pipes, or with a swarm's."""
+    if expect is None:
+        yield partial(run, workers=workers)
+        return
+    if workers > 1:
+        raise UsageError("--workers starts workers here, --expect-workers waits for others: give one of them")
+    try:
+        from r1perf.swarm.gathering import gathered
+    except ModuleNotFoundError as error:
+        raise UsageError("a swarm needs Locust: install r1perf[swarm]") from error
+    with gathered(expect, bind, lambda sentence: click.echo(f"note: {sentence}", err=True)) as swarm:
+        yield swarm.run
+
+
+def _run(carry_out: _CarryOut, scenario: Scenario, base: Path, runs: Path, *, plain: bool, quiet: bool) -> Ran:
     # With --json and --quiet standard output is the result's alone; progress goes to standard error.
     console = Console(stderr=plain or quiet)
     watch = view(console, quiet=quiet)
     try:
-        return run(scenario, base=base, runs=runs, view=watch, workers=workers)
+        return carry_out(scenario, base=base, runs=runs, view=watch)
     finally:
         watch.close()
 
