@@ -23,6 +23,7 @@ from r1perf.swarm import options
 from r1perf.swarm.interrupts import Interrupts
 from r1perf.swarm.master import Master
 from r1perf.swarm.member import Member
+from r1perf.swarm.page import Page
 from r1perf.swarm.user import OpenLoop, R1User
 
 SPAWN_RATE = 100.0
@@ -52,14 +53,19 @@ def swarm(scenario: str = "smoke") -> None:
 
 
 class Log:
-    """What people see of a run while it goes on: lines in Locust's log."""
+    """What people see of a run while it goes on: lines in Locust's log, and the page."""
+
+    def __init__(self, page: Page | None) -> None:
+        self._page = page
 
     def note(self, sentence: str) -> None:
         """Log a sentence."""
         logger.warning(sentence)
 
     def show(self, summary: Summary, phase: str) -> None:
-        """Show nothing: that is the web UI's."""
+        """Let the page know what the run does: its figures it has as a sink."""
+        if self._page is not None:
+            self._page.show(phase)
 
 
 def _init(environment: Environment, **_: Any) -> None:
@@ -98,6 +104,7 @@ class _Lead:
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
         Interrupts(lambda: self._master.running, self._interrupt, ends=environment.web_ui is not None)
+        self._page = None if environment.web_ui is None else Page(environment, self._master, self._options.r1_web_origin)
 
     def _fill_in(self, closed: Closed) -> None:
         """Let Locust's users and spawn rate be the scenario's where nobody has given others."""
@@ -136,15 +143,23 @@ class _Lead:
 
     def _carry(self, begun: Callable[[], None]) -> None:
         self._environment.process_exit_code = 3  # until there is a verdict
+        page = self._page
+        if page is not None:
+            page.begin()
         try:
             scenario, base, users = self._scenario()
-            ran = self._master.carry(scenario, base=base, runs=Path(self._options.r1_runs), view=Log(), users=users, begun=begun)
+            ran = self._master.carry(
+                scenario, base=base, runs=Path(self._options.r1_runs), view=Log(page),
+                watching=() if page is None else (page.history,), users=users, begun=begun,
+            )  # fmt: skip
             self._environment.process_exit_code = ran.verdict.code
             if ran.verdict.sentence is not None:
                 logger.error(ran.verdict.sentence)
         except R1perfError as error:
             self._environment.process_exit_code = 2
             logger.error(str(error))
+            if page is not None:
+                page.refuse(str(error))
         finally:
             begun()
             if not self._stopping:

@@ -1,7 +1,7 @@
 """The collector's side in a Locust process: who is in the swarm, and the run that goes on."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from r1perf.errors import R1perfError
 from r1perf.launch.run import Ran, ordered, ran
 from r1perf.loop.gevent import GeventLoop
 from r1perf.scenario import Scenario, simulated
+from r1perf.sinks import Sink
 from r1perf.summary import Summary
 from r1perf.swarm import wire
 from r1perf.swarm.dispatcher import dispatcher
@@ -86,6 +87,7 @@ class Master:
         base: Path,
         runs: Path,
         view: View,
+        watching: Sequence[Sink] = (),
         users: bool = False,
         begun: Callable[[], None] = lambda: None,
     ) -> Ran:
@@ -101,7 +103,7 @@ class Master:
             scenario = scaled(scenario, len(crew))
             with ordered(scenario, base=base, runs=runs) as order:
                 order = msgspec.structs.replace(order, lead_ns=LEAD_NS + len(crew) * PER_WORKER_NS, users=users)
-                came = ran(order, self._collect(order, crew, view, begun), runs)
+                came = ran(order, self._collect(order, crew, view, watching, begun), runs)
         except R1perfError as error:
             came = Ran(Verdict(2, str(error), None), None)
         finally:
@@ -159,11 +161,13 @@ class Master:
 
     # --- Messages ---
 
-    def _collect(self, order: Order, crew: list[Mate], view: View, begun: Callable[[], None]) -> Verdict:
+    def _collect(
+        self, order: Order, crew: list[Mate], view: View, watching: Sequence[Sink], begun: Callable[[], None]
+    ) -> Verdict:
         if self._ended is not None:
             return Verdict(130, self._ended, None)
         self._relay = relay = Relay(
-            self._loop, order, crew, self._transmit, view,
+            self._loop, order, crew, self._transmit, view, watching=watching,
             present=self._present, dead=self._roster.dead, drop=self._drop,
         )  # fmt: skip
         gevent.spawn(relay.begun.wait).link(lambda _: begun())

@@ -33,6 +33,10 @@ def add(parser: LocustArgumentParser, scenario: str) -> None:
         help="Set any key of the scenario, as workload.chat.weight=2",
     )  # fmt: skip
     parser.add_argument(
+        "--r1-web-origin", action="append", default=[], metavar="ORIGIN", include_in_web_ui=False,
+        help="Let the pages of this origin use the web UI, as https://lab.example:8443; no other's may. Several times for several",
+    )  # fmt: skip
+    parser.add_argument(
         "--r1-runs", default="runs", env_var="R1_RUNS", metavar="FOLDER", include_in_web_ui=False,
         help="Where run archives are kept",
     )  # fmt: skip

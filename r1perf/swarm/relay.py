@@ -1,7 +1,7 @@
 """One run on the master: `r1perf.collector.Collector`, spoken to by the workers' frames."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from r1perf import messages
 from r1perf.collector import Collector, Order, Verdict, View
 from r1perf.launch.run import sinks
 from r1perf.loop import Loop
+from r1perf.sinks import Sink
 from r1perf.summary import Summary
 from r1perf.swarm import wire
 from r1perf.swarm.fetch import Fetching
@@ -38,7 +39,10 @@ TURN_NS = 20_000_000
 
 class Relay:
     """Carries one run out. `transmit(client_id, frame)` sends, perhaps; `present(mate)` tells whether Locust still lists a
-    worker, `dead(mate)` whether its process is known to have ended, and `drop(mate)` is told that it was given up."""
+    worker, `dead(mate)` whether its process is known to have ended, and `drop(mate)` is told that it was given up.
+
+    `watching` are sinks of whoever looks on in this process, after the run's own.
+    """
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Relay:
         transmit: Callable[[str, wire.Frame], None],
         view: View,
         *,
+        watching: Sequence[Sink] = (),
         present: Callable[[Mate], bool],
         dead: Callable[[Mate], bool],
         drop: Callable[[Mate], None],
@@ -64,7 +69,7 @@ class Relay:
         self._inbox: deque[Callable[[], None]] = deque()
         self._came = loop.event()
         self.begun = loop.event()  # t0 is announced, or the run will never begin
-        self._collector = Collector(order, list(self._crew), self._send, sinks(order, view), view)
+        self._collector = Collector(order, list(self._crew), self._send, [*sinks(order, view), *watching], view)
 
     @property
     def summary(self) -> Summary | None:

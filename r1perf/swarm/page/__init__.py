@@ -1,0 +1,75 @@
+"""A page of our own in Locust's web UI: live charts and figures of the run that this process collects."""
+
+from collections.abc import Iterable
+
+from locust.env import Environment
+
+from r1perf import clock
+from r1perf.swarm.page.guard import Guard
+from r1perf.swarm.page.history import History
+from r1perf.swarm.page.link import linked, tab
+from r1perf.swarm.page.routes import blueprint
+from r1perf.swarm.page.state import Kept, State, Watched, state
+
+__all__ = ["Page"]
+
+PATH = "/r1perf"
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Page:
+    """The page of one Locust process, for all its runs. `history` is a sink of each; what else it hears is `begin`, `show`, `refuse`.
+
+    It puts itself into Locust's web UI, and a guard around all of it.
+    """
+
+    def __init__(self, environment: Environment, watched: Watched, origins: Iterable[str] = ()) -> None:
+        web_ui = environment.web_ui
+        assert web_ui is not None
+        app = web_ui.app
+        assert app is not None
+        self.history = History(clock.wall_ns)
+        self._watched = watched
+        self.begin()
+        kept = Kept(self._state, clock.monotonic_ns)
+        base = str(getattr(environment.parsed_options, "web_base_path", None) or "").rstrip("/") + PATH
+        wrap = web_ui.auth_required_if_enabled
+        app.register_blueprint(blueprint(base, self.history, kept, self._epoch, wrap, {"stop": self._stop}))
+        app.after_request(lambda response: linked(response, base))
+        app.wsgi_app = Guard(app.wsgi_app, origins, loopback=web_ui.host in LOOPBACK)  # type: ignore[method-assign]
+        web_ui.template_args["extended_tabs"] = [*web_ui.template_args.get("extended_tabs", ()), tab()]
+
+    def begin(self) -> None:
+        """Expect another run."""
+        self.history.begin()
+        self._phase = ""
+        self._refusal: str | None = None
+
+    def show(self, phase: str) -> None:
+        """Take note of the collector's phase."""
+        self._phase = phase
+
+    def refuse(self, sentence: str) -> None:
+        """Say why a run could not even be prepared."""
+        self._refusal = sentence
+
+    def _state(self, stage: str | None) -> State:
+        if self._refusal is not None:
+            return State(phase="refused", sentence=self._refusal)
+        return state(self._watched, self.history, self._phase, stage)
+
+    def _epoch(self) -> object:
+        """Return what changes when the page must not show what it showed a moment ago."""
+        history, watched = self.history, self._watched
+        return watched.running, self._phase, self._refusal, history.run is None, history.document is None, len(history.notes)
+
+    def _stop(self, value: str) -> str | None:
+        """End the run in order; `now` gives what is in flight a bounded time, and none the second time."""
+        if not self._watched.running:
+            return "no run goes on"
+        if value == "now":
+            self._watched.interrupt()
+        else:
+            self._watched.stop("somebody stopped it on the page")
+        return None
