@@ -10,6 +10,7 @@ from r1perf.loop import Loop
 from r1perf.providers import Dialect
 from r1perf.target import Target
 from r1perf.transport import HttpRequest, Transport
+from r1perf.transport.request import header_fault
 
 POLL_NS = 2_000_000_000
 """How often a target that is not ready is asked again (`wait_ready`)."""
@@ -34,13 +35,17 @@ class _Models(msgspec.Struct):
 
 
 def api_key(target: Target) -> str | None:
-    """Read the key from the environment; raises UsageError where the named variable is not set."""
+    """Read the key from the environment; raises UsageError where the named variable is not set or no key."""
     if target.api_key_env is None:
         return None
     key = os.environ.get(target.api_key_env, "").strip()
     if not key:
         raise UsageError(
             f"the environment variable {target.api_key_env} is not set; `target.api_key_env` says that it holds the key"
+        )
+    if header_fault("Authorization", key) is not None:
+        raise UsageError(
+            f"the key in the environment variable {target.api_key_env} holds a line break or a character that is not ASCII"
         )
     return key
 

@@ -6,6 +6,7 @@ and reports, a task that reads what the collector says. Files are written on a t
 
 import os
 import platform
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -62,6 +63,14 @@ class Worker:
         self._terminated.set()
         if self._shard is not None:
             self._shard.stop(f"the worker was asked to end by {signal}", drain_ns=drain_ns)
+
+    def failed(self, error: BaseException) -> None:
+        """End in order since a task failed: nobody waits for what it was to do. The log has where, if the fault is ours."""
+        if not isinstance(error, R1perfError):
+            traceback.print_exception(error)
+        if self._shard is not None:
+            says = str(error) if isinstance(error, R1perfError) else f"{type(error).__name__}: {error}"
+            self._shard.stop(f"the worker failed: {says}", failed=True, drain_ns=TERMINATED_DRAIN_NS)
 
     def run(self) -> None:
         """Take the assignment, get ready, measure, report."""

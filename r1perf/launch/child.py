@@ -88,6 +88,7 @@ def main() -> int:
     loop = GeventLoop()
     link = PipeLink(loop, reader, writer)
     worker = Worker(loop, link)
+    loop.on_error = worker.failed
     gevent.signal_handler(signal.SIGTERM, worker.terminate)
     # What has been imported lives to the end: the collector of cycles need not look at it during the run.
     gc.collect()

@@ -1,16 +1,17 @@
 """Check the rules that hold between the keys of a scenario, after every type is right."""
 
 import re
-from collections.abc import Iterator
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping
+from urllib.parse import SplitResult, urlsplit
 
 from r1perf.arrivals import AnyStage, Closed, Process, Ramp, Stages, Trace
 from r1perf.arrivals.open import Steady
 from r1perf.errors import ScenarioError
-from r1perf.providers.registry import names
+from r1perf.providers.registry import check_cache_control, names
 from r1perf.scenario.model import Scenario, simulated
 from r1perf.scenario.sentences import allowed
 from r1perf.schedule import RESERVED
+from r1perf.transport.request import header_fault, path_fault
 from r1perf.units import Duration
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -43,15 +44,15 @@ def processes(scenario: Scenario) -> Iterator[tuple[str, AnyStage]]:
 def _target(scenario: Scenario) -> None:
     target = scenario.target
     if simulated(target.url) is None:
-        parts = urlsplit(target.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ScenarioError(
-                "target.url", f'"{target.url}" is not a url such as "http://127.0.0.1:8000/v1" or "simulate:tiny"'
-            )
-        if parts.username or parts.password:
-            raise ScenarioError(
-                "target.url", "must not carry a user or password; name the key's variable in `target.api_key_env`"
-            )
+        parts = _url(
+            "target.url",
+            target.url,
+            '"http://127.0.0.1:8000/v1" or "simulate:tiny"',
+            "the key's variable in `target.api_key_env`",
+        )
+        if (fault := path_fault(f"{parts.path or '/'}?{parts.query}")) is not None:
+            raise ScenarioError("target.url", f'"{target.url}" {fault}')
+    _headers("target", target.headers)
     if target.provider not in names():
         raise ScenarioError("target.provider", f'unknown provider "{target.provider}"; {allowed(target.provider, names())}')
     if target.api_key_env is not None and _ENV_NAME.fullmatch(target.api_key_env) is None:
@@ -66,6 +67,26 @@ def _target(scenario: Scenario) -> None:
             raise ScenarioError(f"target.price.{name}", f"must be at least 0, not {getattr(target.price, name):g}")
 
 
+def _url(path: str, url: str, example: str, secret: str) -> SplitResult:
+    """Check a URL; `example` is what one looks like, `secret` where the credentials go that it must not carry."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ScenarioError(path, f'"{url}" is not a url: {error}') from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ScenarioError(path, f'"{url}" is not a url such as {example}')
+    if parts.username or parts.password:
+        raise ScenarioError(path, f"must not carry a user or password; name {secret}")
+    return parts
+
+
+def _headers(path: str, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if (fault := header_fault(name, value)) is not None:
+            raise ScenarioError(f"{path}.headers.{name}", fault)
+
+
 def _workloads(scenario: Scenario) -> None:
     if not scenario.workload:
         raise ScenarioError("workload", "is missing: a scenario needs at least one table [workload.NAME]")
@@ -74,6 +95,9 @@ def _workloads(scenario: Scenario) -> None:
             raise ScenarioError(
                 f"workload.{name}.weight", "cannot stand beside arrivals of the workload's own; leave one of the two out"
             )
+        if getattr(workload.dataset, "cache_control", False):
+            check_cache_control(scenario.target, f"workload.{name}.dataset.cache_control")
+        _headers(f"workload.{name}", workload.headers)
     shares = [workload.share for workload in scenario.workload.values()]
     weighted = [share for share in shares if share is not None]
     if weighted and sum(weighted) == 0:
@@ -168,13 +192,8 @@ def _sinks(scenario: Scenario) -> None:
     if influxdb is None:
         return
     if influxdb.url is not None:
-        parts = urlsplit(influxdb.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ScenarioError("sinks.influxdb.url", f'"{influxdb.url}" is not a url such as "http://127.0.0.1:8086"')
-        if parts.username or parts.password:
-            raise ScenarioError(
-                "sinks.influxdb.url", "must not carry a user or password; name the token's variable in `sinks.influxdb.token_env`"
-            )
+        token = "the token's variable in `sinks.influxdb.token_env`"
+        _url("sinks.influxdb.url", influxdb.url, '"http://127.0.0.1:8086"', token)
     if _ENV_NAME.fullmatch(influxdb.token_env) is None:
         raise ScenarioError("sinks.influxdb.token_env", "must be the name of an environment variable, never the token itself")
     for key in ("interval", "timeout"):

@@ -59,6 +59,10 @@ def parse_origin(url: str) -> Origin:
         raise TargetError(f'"{url}" is not the URL of a target: it must begin with http:// or https:// and name a host')
     if parts.username is not None:
         raise TargetError(f"the URL of a target must not hold credentials (host {host}); name the key in `target.api_key_env`")
+    try:
+        host = host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise TargetError(f'"{url}" is not a URL: {host} is not the name of a host') from None
     return Origin("https" if scheme == "https" else "http", host, port or _PORTS[scheme])
 
 

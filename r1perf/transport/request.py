@@ -14,15 +14,29 @@ _PATH = re.compile(r"[!-~]+")
 
 def check(request: HttpRequest) -> None:
     """Raise UsageError where a request cannot be written as HTTP/1.1, before anything is sent."""
-    if not _PATH.fullmatch(request.path):
-        raise UsageError(f'the path "{request.path}" holds a character that must be percent-encoded')
+    fault = path_fault(request.path)
+    if fault is not None:
+        raise UsageError(f'the path "{request.path}" {fault}')
     for name, value in request.headers:
-        if not _TOKEN.fullmatch(name):
-            raise UsageError(f'"{name}" is not the name of a header')
-        if name.lower() in _OURS:
-            raise UsageError(f"the header {name} cannot be set: it follows from the body")
-        if not _VALUE.fullmatch(value) or not value.isascii():
-            raise UsageError(f"the value of header {name} holds a line break or a character that is not ASCII")
+        fault = header_fault(name, value)
+        if fault is not None:
+            raise UsageError(f"the header {name} {fault}")
+
+
+def path_fault(path: str) -> str | None:
+    """Say why a path, with its query, cannot be written; None where it can."""
+    return None if _PATH.fullmatch(path) else "holds a character that must be percent-encoded"
+
+
+def header_fault(name: str, value: str) -> str | None:
+    """Say why a header cannot be written; None where it can. The value is never shown: it may be a key."""
+    if not _TOKEN.fullmatch(name):
+        return "has a character in its name that no header's name may have"
+    if name.lower() in _OURS:
+        return "cannot be set: it follows from the body"
+    if not _VALUE.fullmatch(value) or not value.isascii():
+        return "has a line break or a character that is not ASCII in its value"
+    return None
 
 
 def render(request: HttpRequest, origin: Origin, absolute: bool = False, extra: tuple[tuple[str, str], ...] = ()) -> bytes:

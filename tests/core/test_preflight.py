@@ -167,5 +167,13 @@ def test_the_key_comes_from_the_environment(monkeypatch):
             api_key(TARGET)
 
 
+def test_a_key_that_no_header_may_carry_is_told_and_not_shown(monkeypatch):
+    for key in ("sk-se\ncret", "sk-sécret"):
+        monkeypatch.setenv("KEY", key)
+        with pytest.raises(UsageError, match=r"^the key in the environment variable KEY holds a line break") as caught:
+            api_key(TARGET)
+        assert "cret" not in str(caught.value)
+
+
 def test_where_the_models_are():
     assert models_path("https://h/openai/v1/") == "/openai/v1/models"

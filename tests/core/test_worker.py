@@ -12,7 +12,7 @@ from r1perf.datasets.facts import Prompting
 from r1perf.datasets.prompts import Prompts
 from r1perf.datasets.synthetic import Synthetic
 from r1perf.datasets.tokens import Calibration
-from r1perf.errors import TargetError
+from r1perf.errors import TargetError, UsageError
 from r1perf.journal import read_requests, read_snapshots
 from r1perf.loop.sim import SimLoop
 from r1perf.result import Outcome
@@ -156,6 +156,29 @@ def test_what_is_wrong_before_the_run_is_refused_in_one_sentence(monkeypatch):
     collector.say(messages.Assign(**ASSIGN, folder=".", interval_ns=S))
     loop.run(Worker(loop, collector).run)
     assert [message for _, message in collector.sent] == [messages.Refused("http://x refuses a request without a key")]
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [(UsageError("the header X is odd"), "the header X is odd"), (ZeroDivisionError("oh"), "ZeroDivisionError: oh")],
+)
+def test_a_task_that_fails_ends_the_run_in_order(work, monkeypatch, capsys, error, says):
+    def failing(arrival, error=error):
+        raise error
+
+    def meanwhile(worker, collector, sleep_ms):
+        worker._loop.on_error = worker.failed
+        sleep_ms(250)
+        monkeypatch.setattr(collector.client, "prepare", failing)
+
+    collector = work(60.0, meanwhile=meanwhile)
+    (stopping,) = collector.sent_of(messages.Stopping)
+    assert (stopping.reason, stopping.failed) == (f"the worker failed: {says}", True)
+    ended = {outcome: n for outcome in Outcome if (n := counted(collector, f"outcome.{outcome}"))}
+    assert ended == {"ok": 3, "dropped": 1}  # one was about to be sent
+    assert counted(collector, "scheduled") == 4
+    assert isinstance(collector.sent[-1][1], messages.Done)
+    assert ("Traceback" in capsys.readouterr().err) == isinstance(error, ZeroDivisionError)
 
 
 def test_halt_drains_what_is_in_flight_and_bounds_it(work):

@@ -84,9 +84,17 @@ def _needed(given: str | None, environ: Mapping[str, str], name: str, path: str 
         raise UsageError(
             f"`{path}`: is missing, and {name} is not set in the environment" if path else f"{name} is not set in the environment"
         )
-    if name == URL and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
+    if name == URL and not _is_url(value):
         raise UsageError(f'{name}: "{value}" is not a url such as "http://127.0.0.1:8086"')
     return value.rstrip("/") if name == URL else value
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != -1
+    except ValueError:  # brackets that do not match, a port that is none
+        return False
 
 
 def _access(environ: Mapping[str, str], token_env: str) -> Access:

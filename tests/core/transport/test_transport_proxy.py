@@ -52,6 +52,12 @@ def test_which_proxy(environment, name):
     assert proxy_for(parse_origin(url)) == proxy
 
 
+def test_the_name_of_a_host_may_have_any_letters():
+    assert parse_origin("http://bücher.example/v1").authority == "xn--bcher-kva.example"
+    with pytest.raises(TargetError, match="is not the name of a host"):
+        parse_origin(f"http://{'ü' * 64}.example/v1")
+
+
 @pytest.mark.parametrize("url", ["socks5://user:secret@proxy:1080", "https://user:secret@proxy:3128", "http://[", "http://:80"])
 def test_a_proxy_that_cannot_be_used_is_one_clear_error(loop, environment, url):
     environment({"HTTP_PROXY": url})
