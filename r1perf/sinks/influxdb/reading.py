@@ -10,7 +10,7 @@ from r1perf.histogram import Counts
 from r1perf.metrics import METRICS
 from r1perf.sinks.influxdb.line import joined
 from r1perf.sinks.influxdb.points import COUNTERS, INTERVAL, RUN, unit
-from r1perf.sinks.influxdb.query import Bucket
+from r1perf.sinks.influxdb.query import LAST_MS, Bucket
 from r1perf.sinks.influxdb.server import Row
 from r1perf.snapshot import Counter, Health, Series, Snapshot
 from r1perf.summary import Document, Run, Summary, Validity, document
@@ -29,6 +29,11 @@ class Part(msgspec.Struct, frozen=True):
     def whole(self) -> bool:
         """Whether it is the whole run."""
         return self.begin_ns is None and self.end_ns is None
+
+    def of_points(self, point_ns: int) -> "Part":
+        """Return what the points cover that begin in it, each being so long."""
+        begin, end = (None if ns is None else max(-(-ns // point_ns), 0) * point_ns for ns in (self.begin_ns, self.end_ns))
+        return Part(begin, end)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -64,15 +69,15 @@ def read(bucket: Bucket, found: Found, part: Part) -> Document:
     UsageError where no point begins in the part.
     """
     run, point_ns = found.run, int(found.fields["point_ns"])
-    since_ns = -(-(part.begin_ns or 0) // point_ns) * point_ns
-    begin_ms = (run.started_ns + since_ns) // 1_000_000
-    end_ms = None if part.end_ns is None else -(-(run.started_ns // 1_000_000 * 1_000_000 + part.end_ns) // 1_000_000)
+    covered = part.of_points(point_ns)
+    begin_ms = (run.started_ns + (covered.begin_ns or 0)) // 1_000_000
+    end_ms = LAST_MS if covered.end_ns is None else (run.started_ns + covered.end_ns) // 1_000_000
     counters = bucket.points(COUNTERS, run.run_id)
-    wanted = [row for row in counters if row.time_ms >= begin_ms and (end_ms is None or row.time_ms < end_ms)]
+    wanted = [row for row in counters if begin_ms <= row.time_ms < end_ms]
     if not wanted and not part.whole:
         raise UsageError(f"no point of run {run.run_id} begins in that part: its points hold {point_ns / 1e9:g} s each")
-    series = bucket.points(INTERVAL, run.run_id, begin_ms, *([] if end_ms is None else [end_ms]))
-    summary = Summary(run, since_ns)
+    series = bucket.points(INTERVAL, run.run_id, begin_ms, end_ms) if wanted else []
+    summary = Summary(run, covered.begin_ns or 0)
     for snapshot in _snapshots(run, wanted, series):
         summary.merge(snapshot)
     for row in counters:

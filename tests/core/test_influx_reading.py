@@ -1,0 +1,187 @@
+"""Runs come back from their points as they were: whole, in parts, in any order, with late data."""
+
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lineprotocol import FakeBucket
+from virtual_run import S, a_run, play, traffic
+
+from r1perf.errors import DatabaseError, UsageError
+from r1perf.sinks.influxdb import points
+from r1perf.sinks.influxdb.reading import NOT_ENDED, Part, find, read, runs
+from r1perf.sinks.influxdb.story import Story
+from r1perf.summary import Interval, Summary, document
+from r1perf.summary.listed import Listed
+
+WORKERS = ("0", "1", "2")
+WHOLE = Part()
+
+
+@cache
+def snapshots():
+    """Three workers' snapshots of one run, each with its own part of the traffic."""
+    return tuple(tuple(play(traffic()[n::3], seconds=50, worker=worker)) for n, worker in enumerate(WORKERS))
+
+
+def written(merged, *, group_ns=10 * S, run=None, status="finished", reason=None, sla=None):
+    """Write intervals (each a list of snapshots) as the sink does; return the bucket and the archive's document."""
+    run = run or a_run(workers=WORKERS)
+    bucket, story, summary = FakeBucket(), Story(run, group_ns), Summary(run)
+    bucket.write(story.begin())
+    for together in merged:
+        for snapshot in together:
+            summary.merge(snapshot)
+        bucket.write(story.interval(Interval.of(*together), 0))
+    built = document(summary, status, reason, sla)
+    bucket.write(story.end(built, 0))
+    return bucket, built
+
+
+def in_order():
+    return list(zip(*snapshots(), strict=True))
+
+
+def test_a_whole_run_comes_back_as_its_archive_has_it():
+    bucket, built = written(in_order())
+    assert read(bucket, find(bucket, built.run_id), WHOLE) == built
+
+
+@given(data=st.data())
+@settings(max_examples=10)
+def test_any_order_and_any_lateness_comes_back_the_same(data):
+    alone = [[snapshot] for mine in snapshots() for snapshot in mine]
+    order = data.draw(st.permutations(range(len(alone))))
+    group = data.draw(st.sampled_from([1, 7, 10, 60]))
+    bucket, built = written([alone[n] for n in order], group_ns=group * S)
+    assert read(bucket, find(bucket, built.run_id), WHOLE) == built
+
+
+@given(begin=st.integers(0, 60), length=st.integers(1, 60))
+@settings(max_examples=20)
+def test_any_part_is_the_exact_merge_of_its_points(begin, length):
+    bucket, built = written(in_order())
+    found = find(bucket, built.run_id)
+    first, last = -(-begin // 10) * 10, -(-(begin + length) // 10) * 10
+    inside = [each for each in in_order() if first <= each[0].k < last]
+    part = Part(begin * S, (begin + length) * S)
+    if not inside:
+        with pytest.raises(UsageError, match="no point of run"):
+            read(bucket, found, part)
+        return
+    summary = Summary(a_run(workers=WORKERS), first * S)
+    for together in inside:
+        for snapshot in together:
+            summary.merge(snapshot)
+    expected = document(summary)
+    got = read(bucket, found, part)
+    assert got.series == expected.series
+    assert got.counters == expected.counters
+    assert got.counts == expected.counts
+    assert got.stages == expected.stages
+    assert (got.throughput, got.elapsed_s, got.little) == (expected.throughput, expected.elapsed_s, expected.little)
+    assert (got.validity, got.sla) == (built.validity, [])
+
+
+def test_parts_add_up_to_the_whole():
+    bucket, built = written(in_order())
+    found = find(bucket, built.run_id)
+    cuts = [None, 10 * S, 30 * S, None]
+    pieces = [read(bucket, found, Part(begin, end)) for begin, end in pairwise(cuts)]
+    for name, n in built.counters.items():
+        assert sum(piece.counters.get(name, 0) for piece in pieces) == n, name
+
+
+def test_writing_everything_again_changes_nothing():
+    bucket, built = written(in_order())
+    before = {key: dict(point.fields) for key, point in bucket.points_by_key.items()}
+    again, _ = written(in_order())
+    for key, point in again.points_by_key.items():
+        bucket.points_by_key[key].fields |= point.fields
+    assert {key: point.fields for key, point in bucket.points_by_key.items()} == before
+    assert read(bucket, find(bucket, built.run_id), WHOLE) == built
+
+
+def test_histograms_that_were_cut_come_back_whole(monkeypatch):
+    monkeypatch.setattr(points.encoded, "__defaults__", (120,))
+    bucket, built = written(in_order())
+    assert {row.tags["part"] for row in bucket.points("r1_interval")} > {"0"}
+    assert read(bucket, find(bucket, built.run_id), WHOLE) == built
+
+
+def test_lost_requests_come_back_too():
+    run = a_run(workers=WORKERS)
+    bucket, story, summary = FakeBucket(), Story(run, 10 * S), Summary(run)
+    for together in in_order()[:20]:
+        for snapshot in together:
+            summary.merge(snapshot)
+        bucket.write(story.interval(Interval.of(*together), 0))
+    lost = Interval(19)
+    lost.lose(summary.losses("1"))
+    assert summary.lose("1") > 0
+    bucket.write(story.interval(lost, 0))
+    built = document(summary, "failed", "worker 1 was lost")
+    bucket.write(story.end(built, 0))
+    read_back = read(bucket, find(bucket, run.run_id), WHOLE)
+    assert read_back.counts["lost"] > 0
+    assert read_back == built
+
+
+def test_how_it_ended_comes_back():
+    sla = [{"clause": "p95(ttft) < 1s", "verdict": "fail"}]
+    bucket, built = written(in_order(), status="interrupted", reason='by "Ctrl-C"', sla=sla)
+    read_back = read(bucket, find(bucket, built.run_id), WHOLE)
+    assert (read_back.status, read_back.reason, read_back.sla) == ("interrupted", 'by "Ctrl-C"', sla)
+
+
+def test_a_run_without_an_end_is_interrupted_and_invalid():
+    run = a_run()
+    bucket, story = FakeBucket(), Story(run, 10 * S)
+    bucket.write(story.begin())
+    for together in in_order()[:25]:
+        bucket.write(story.interval(Interval.of(*together), 0))
+    built = read(bucket, find(bucket, run.run_id), WHOLE)
+    assert (built.status, built.reason, built.validity.valid, built.elapsed_s) == ("interrupted", NOT_ENDED, False, 20)
+
+
+def test_a_run_of_nothing_can_be_read():
+    bucket, built = written([])
+    assert read(bucket, find(bucket, built.run_id), WHOLE) == built
+
+
+def test_an_unknown_run_is_one_sentence():
+    with pytest.raises(UsageError, match="there is no run x in this bucket"):
+        find(FakeBucket(), "x")
+
+
+def test_a_long_scenario_comes_back():
+    run = a_run(scenario={"prompts": ['"quoted"\n\\ and ü' * 20_000]}, labels={"a b": "c=d"})
+    bucket, built = written([], run=run)
+    assert read(bucket, find(bucket, built.run_id), WHOLE).run() == built.run()
+
+
+def test_damage_is_one_sentence():
+    bucket, built = written(in_order())
+    found = find(bucket, built.run_id)
+    row = bucket.points("r1_interval")[0]
+    row.fields["ttft_count"] += 1
+    with pytest.raises(DatabaseError, match=r"ttft of .* in InfluxDB holds .* values, and its count says otherwise"):
+        read(bucket, found, WHOLE)
+    row.fields["ttft_hdr"] = "HISTFAAA"
+    with pytest.raises(DatabaseError, match=r"ttft of .* cannot be read from InfluxDB: the encoded histogram is damaged"):
+        read(bucket, found, WHOLE)
+
+
+def test_runs_are_listed_newest_first_with_what_came_of_them():
+    bucket, built = written(in_order())
+    later = a_run(run_id="later", started_ns=a_run().started_ns + S)
+    bucket.write(Story(later, 10 * S).begin())
+    going, ended = runs(bucket)
+    assert (going.run_id, going.status, going.verdict, going.requests) == ("later", "running", None, None)
+    assert ended == Listed(
+        run_id=built.run_id, started_ns=built.started_ns, scenario="mixed", target="staging", model="deepseek-r1",
+        status="finished", verdict="none" if built.validity.valid else "invalid", elapsed_s=50.0, requests=built.counts["scheduled"],
+        failed=sum(built.counts.get(name, 0) for name in ("overloaded", "timeout")),
+    )  # fmt: skip
