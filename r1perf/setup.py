@@ -131,7 +131,11 @@ def _prompting(scenario: Scenario, plan: Plan, items: Mapping[str, Items]) -> di
     for name, workload in scenario.workload.items():
         expected = int((plan.workload_of == plan.workloads.index(name)).sum()) or PROMPTS  # of closed sessions nobody knows
         made = (items[name].conversation(item) for item in range(min(expected, PROMPTS)))
-        facts[name] = Prompting(cache=workload.dataset.cache, repeats=repeats(made))
+        facts[name] = Prompting(
+            cache=workload.dataset.cache,
+            cache_control=getattr(workload.dataset, "cache_control", False),
+            repeats=repeats(made),
+        )
     return facts
 
 

@@ -31,7 +31,7 @@ class WorkloadSource:
     def call(self, conversation: Conversation, turn: Turn, messages: tuple[Message, ...]) -> Call:
         """Render one turn; `messages` is everything that was said before it."""
         workload, completions = self._workload, self._target.endpoint == "completions"
-        said = (*messages, Message("user", turn.text))
+        said = (*messages, Message("user", turn.text, turn.shared))
         needed = turn.expected is not None or (turn is not conversation.turns[-1] and turn.recorded_answer is None)
         most = turn.max_tokens or workload.max_tokens
         return Call(
@@ -45,6 +45,7 @@ class WorkloadSource:
             extra_body=workload.extra_body,
             body=turn.body,
             keep_answer=KEEP_ANSWER if needed else 0,
+            cache_control=getattr(workload.dataset, "cache_control", False),
         )
 
     def _hint(self, turn: Turn) -> dict[str, str]:

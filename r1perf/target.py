@@ -99,6 +99,7 @@ class Message(msgspec.Struct, frozen=True):
 
     role: Literal["system", "user", "assistant"]
     content: str
+    shared: int = 0  # characters at its start that other conversations begin with as well, where that is known
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,3 +120,4 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     extra_body: dict[str, Any] = {}
     body: dict[str, Any] | None = None
     keep_answer: int = 0
+    cache_control: bool = False  # mark, where the server takes such hints, what is worth caching

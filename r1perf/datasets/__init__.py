@@ -16,6 +16,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     text: str
+    shared: int = 0  # characters at its start that other conversations begin with as well
     recorded_answer: str | None = None
     expected: str | None = None
     max_tokens: int | None = None

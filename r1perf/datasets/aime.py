@@ -36,6 +36,7 @@ class Aime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     solution_room: bool = False
     sample: Order = "shuffled"
     cache: Cache = "natural"
+    cache_control: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""

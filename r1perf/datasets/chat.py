@@ -42,6 +42,7 @@ class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     affinity_header: str | None = None
     order: Order = "shuffled"
     cache: Cache = "natural"
+    cache_control: bool = False
 
     def __post_init__(self) -> None:
         """Read the distributions, so that a wrong one is told before the run."""

@@ -24,6 +24,7 @@ class Prompts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     file: str | None = None
     order: Literal["sequential", "shuffled"] = "sequential"
     cache: Cache = "natural"
+    cache_control: bool = False
 
     def __post_init__(self) -> None:
         """Refuse none and both."""

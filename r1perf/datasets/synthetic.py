@@ -50,6 +50,7 @@ class Synthetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     calibrate: bool = True
     cache: Literal["bust", "natural"] = "bust"
+    cache_control: bool = False
 
     def __post_init__(self) -> None:
         """Read the lengths, so that a wrong one is told before the run."""
@@ -105,18 +106,19 @@ class Made:
         """Make one prompt."""
         random = stream(self._seed, "synthetic/lengths", item)
         wanted, output = self._input.draw(random), self._output.draw(random)
+        start = own = ""
         if self._spec.prefix is None:
-            text = self._vocabulary.text(wanted, *self._text, "item", item)
+            own = self._vocabulary.text(wanted, *self._text, "item", item)
         else:
-            text = self._shared(wanted, random.randrange(self._spec.prefix.groups), item)
-        return Conversation(turns=(Turn(text=text, output_tokens=output),))
+            start, own = self._parts(wanted, random.randrange(self._spec.prefix.groups), item)
+        return Conversation(turns=(Turn(text=start + own, shared=len(start), output_tokens=output),))
 
-    def _shared(self, wanted: int, group: int, item: int) -> str:
-        """Begin with the group's prefix; a prompt that is shorter has as much of it as leaves a token of its own."""
+    def _parts(self, wanted: int, group: int, item: int) -> tuple[str, str]:
+        """Return the group's prefix and the rest; a prompt that is shorter has as much of it as leaves a token of its own."""
         count = self._vocabulary.calibration.words(wanted)
         common = min(round((self._prefix + self._slack) / self._vocabulary.calibration.tokens_per_word), count - 1)
         start = self._vocabulary.made(common, *self._text, "group", group)
-        return " ".join(filter(None, (start, self._vocabulary.made(count - common, *self._text, "item", item))))
+        return start + " " if start else "", self._vocabulary.made(count - common, *self._text, "item", item)
 
     def hit_ratio(self, requests: int) -> float:
         """Return the share of input tokens that a cache can serve over so many requests: each group's first one misses."""

@@ -35,6 +35,7 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     calibrate: bool = True
     cache: Literal["bust", "natural"] = "bust"
+    cache_control: bool = False
 
     def load(self, seed: int, base: Path | None = None, salt: str = "") -> "Replayed":
         """Read the trace; raises DatasetError with file, line and reason."""
@@ -111,9 +112,11 @@ class Replayed:
             if count:
                 parts.append(self._block(block, count))
                 left -= count
+        shared = sum(map(len, parts)) + len(parts)
         if left:
             parts.append(self._vocabulary.made(left, *self._text, "item", item))
-        return Conversation(turns=(Turn(text=" ".join(parts), output_tokens=output),))
+        text = " ".join(parts)
+        return Conversation(turns=(Turn(text=text, shared=min(shared, len(text)), output_tokens=output),))
 
     def _made_block(self, block: int, words: int) -> str:
         return self._vocabulary.made(words, *self._text, "block", block)

@@ -83,6 +83,10 @@ class Dialect(Protocol):
     def orders_length(self) -> bool:
         """Tell whether the server can be ordered to an exact length; where not, `Call.output_tokens` is an error before the run."""
 
+    @property
+    def takes_cache_control(self) -> bool:
+        """Tell whether the server, or one behind it, takes `cache_control` marks in messages."""
+
     def path(self, target: Target) -> str:
         """Return what is appended to the target's URL."""
 

@@ -21,6 +21,7 @@ from r1perf.providers.wire import (
     details_text,
     event_of,
     timings_usage,
+    told_usage,
     tolerant,
     tool_text,
     usage_of,
@@ -83,6 +84,8 @@ class Reading:
             facts.usage = usage_of(event.usage, facts.usage)
         if event.timings is not None:
             facts.usage = timings_usage(event.timings, facts.usage)
+        if event.perf_metrics is not None:
+            facts.usage = told_usage(event.perf_metrics, facts.usage)
         if event.error:
             self._fail(event.error)
         if not event.choices:

@@ -1,5 +1,7 @@
 """Speak to a LiteLLM proxy, which may answer from another deployment than the one asked, or from its cache."""
 
+from typing import ClassVar
+
 from r1perf.providers import Facts
 from r1perf.providers.openai import OpenAI
 from r1perf.target import Call, Target
@@ -7,6 +9,8 @@ from r1perf.target import Call, Target
 
 class LiteLlm(OpenAI, frozen=True, tag="litellm"):
     """Counts a request as rerouted when the proxy fell back to another deployment."""
+
+    takes_cache_control: ClassVar[bool] = True
 
     def note_head(self, headers: dict[str, str], facts: Facts) -> None:
         """Take the call id, the deployment and how often the proxy fell back."""

@@ -7,6 +7,7 @@ import msgspec
 
 from r1perf.providers import Decoder, Facts, says
 from r1perf.providers.decode import StreamDecoder, WholeDecoder
+from r1perf.providers.hints import marked
 from r1perf.result import Outcome
 from r1perf.target import Call, Target
 
@@ -17,6 +18,7 @@ class OpenAI(msgspec.Struct, frozen=True, tag_field="provider", tag="openai"):
     """The common ground: tolerant in what it reads, careful in what it sends."""
 
     orders_length: ClassVar[bool] = False
+    takes_cache_control: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -64,6 +66,8 @@ class OpenAI(msgspec.Struct, frozen=True, tag_field="provider", tag="openai"):
             return {"prompt": prompt}
         if call.prompt is not None and not call.messages:
             return {"messages": [{"role": "user", "content": call.prompt}]}
+        if call.cache_control and self.takes_cache_control:
+            return {"messages": marked(call.messages)}
         return {"messages": [{"role": message.role, "content": message.content} for message in call.messages]}
 
     def length_body(self, target: Target, call: Call) -> dict[str, Any]:

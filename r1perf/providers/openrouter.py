@@ -1,7 +1,7 @@
 """Speak to OpenRouter, which passes a request on to one of several upstreams and names it in every chunk."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from r1perf.providers import Facts
 from r1perf.providers.openai import OpenAI
@@ -10,6 +10,8 @@ from r1perf.target import Call, Target
 
 class OpenRouter(OpenAI, frozen=True, tag="openrouter"):
     """Checks a pin: `extra_body.provider` with `only`, or with `order` and `allow_fallbacks = false`."""
+
+    takes_cache_control: ClassVar[bool] = True
 
     def stream_body(self, target: Target, own: dict[str, Any] | None) -> dict[str, Any]:
         """Order a stream; usage comes in any case, and the option for it is deprecated there."""

@@ -72,6 +72,16 @@ def check_length(target: Target, output_tokens: int | None) -> None:
     )
 
 
+def check_cache_control(target: Target, path: str) -> None:
+    """Raise ScenarioError where hints for the cache are asked of a server that takes none; `path` is the dataset's key."""
+    dialect = choose(target)
+    if dialect.takes_cache_control and target.endpoint == "chat/completions":
+        return
+    able = ", ".join(name for name, other in _BY_NAME.items() if other.takes_cache_control)
+    what = f"`{dialect.name}`" if not dialect.takes_cache_control else "the completions endpoint"
+    raise ScenarioError(path, f"{what} takes no hints for its cache (`target.provider`); allowed: {able}, in chats")
+
+
 def address(dialect: Dialect, target: Target) -> str:
     """Return the whole URL of the requests: the target's URL and the dialect's path, queries joined, the target's own winning.
 

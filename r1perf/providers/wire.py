@@ -39,6 +39,7 @@ class Event(msgspec.Struct):
     model: str | None = None
     provider: str | None = None  # OpenRouter: the upstream
     timings: Any = None  # llama.cpp
+    perf_metrics: Any = None  # Fireworks, where the body asked for `perf_metrics_in_response`
 
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
@@ -67,6 +68,7 @@ def event_of(raw: dict[str, Any]) -> Event:
         model=_text(raw.get("model")),
         provider=_text(raw.get("provider")),
         timings=raw.get("timings"),
+        perf_metrics=raw.get("perf_metrics"),
     )
 
 
@@ -150,6 +152,22 @@ def timings_usage(raw: Any, usage: Usage | None) -> Usage | None:
         cached_tokens=cached,
     )
     return timed if usage is None else _joined(timed, usage)
+
+
+def told_usage(raw: Any, usage: Usage | None) -> Usage | None:
+    """Read what Fireworks tells of a prompt in headers or `perf_metrics`, as texts, where `usage` says nothing."""
+    if not isinstance(raw, dict):
+        return usage
+    given, cached = _text_count(raw.get("prompt-tokens")), _text_count(raw.get("cached-prompt-tokens"))
+    if given is None and cached is None:
+        return usage
+    told = Usage(input_tokens=given, cached_tokens=cached)
+    return told if usage is None else _joined(told, usage)
+
+
+def _text_count(value: Any) -> int | None:
+    text = str(value).strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _joined(before: Usage, after: Usage) -> Usage:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r1perf.errors import TransportError
-from r1perf.providers import Chunk, Kind, decode
+from r1perf.providers import Chunk, Facts, Kind, decode
 from r1perf.providers.decode import StreamDecoder, WholeDecoder
-from r1perf.providers.wire import timings_usage, usage_of
+from r1perf.providers.fireworks import Fireworks
+from r1perf.providers.wire import timings_usage, told_usage, usage_of
 from r1perf.result import Usage
 
 
@@ -229,6 +230,32 @@ def test_usage_under_all_its_names(raws, usage):
 )
 def test_timings_fill_what_usage_lacks(raw, before, usage):
     assert timings_usage(raw, before) == usage
+
+
+TOLD = [
+    pytest.param({"prompt-tokens": "900", "cached-prompt-tokens": "512"}, None, Usage(900, None, None, 512), id="texts"),
+    pytest.param({"cached-prompt-tokens": 512}, Usage(900, 3), Usage(900, 3, None, 512), id="numbers fill usage"),
+    pytest.param(
+        {"prompt-tokens": "1", "cached-prompt-tokens": "0"}, Usage(900, 3, None, 64), Usage(900, 3, None, 64), id="usage wins"
+    ),
+    pytest.param({"prompt-tokens": "many", "server-time-to-first-token": "0.1"}, Usage(9, 3), Usage(9, 3), id="no counts"),
+    pytest.param("x", None, None, id="no object"),
+]
+
+
+@pytest.mark.parametrize(("raw", "before", "usage"), TOLD)
+def test_fireworks_tells_cached_tokens_beside_its_usage(raw, before, usage):
+    assert told_usage(raw, before) == usage
+    decoder = StreamDecoder("auto")
+    decoder.facts.usage = before
+    decoder.feed(
+        b"data: " + json.dumps({"choices": [{"delta": {}, "finish_reason": "stop"}], "perf_metrics": raw}).encode() + b"\n\n"
+    )
+    assert decoder.facts.usage == usage
+    if isinstance(raw, dict):
+        facts = Facts(usage=before)
+        Fireworks().note_head({f"fireworks-{name}": str(value) for name, value in raw.items()} | {"x-request-id": "r"}, facts)
+        assert (facts.usage, facts.request_id) == (usage, "r")
 
 
 TEXT = st.lists(st.sampled_from(["<think>", "</think>", "<", "</", "think>", "a", " ", "\n", "<b>"]), max_size=12).map("".join)
