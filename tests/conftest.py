@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import services
+from influx import InfluxDb
 from services import SHARED, Service, missing, pytest_terminal_summary
 
 hypothesis.settings.register_profile("default", deadline=None)  # a shared machine is slow at times
@@ -15,6 +16,9 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, data
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 __all__ = ["pytest_terminal_summary"]  # the hook
+
+for name in [name for name in os.environ if name.startswith("INFLUXDB_V2_")]:
+    del os.environ[name]  # runs of the tests must not go to the database of whoever starts them
 
 Start = Callable[..., Service]
 
@@ -56,6 +60,29 @@ def start_sseserver(tmp_path: Path) -> Iterator[Start]:
 def llama_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Give a real LLM server with a small model."""
     yield from _started(partial(services.llama_server, tmp_path_factory.mktemp("llama") / "log"))
+
+
+@pytest.fixture(scope="session")
+def influxdb2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxDb]:
+    """Give a real InfluxDB 2; `bucket()` makes a bucket for a test."""
+    server = InfluxDb(2, tmp_path_factory.mktemp("influxdb2"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def influxdb1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxDb]:
+    """Give a real InfluxDB 1.8 that has Flux."""
+    server = InfluxDb(1, tmp_path_factory.mktemp("influxdb1"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["influxdb2", "influxdb1"])
+def influxdb(request: pytest.FixtureRequest) -> InfluxDb:
+    """Give one after the other, for tests that hold for both."""
+    server: InfluxDb = request.getfixturevalue(request.param)
+    return server
 
 
 def _started(start: Callable[[], Service]) -> Iterator[Service]:
