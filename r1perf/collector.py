@@ -46,7 +46,6 @@ class Order(msgspec.Struct, frozen=True):
     environment: dict[str, Any]
     simulated: bool = False  # the target is the embedded simulated endpoint
     lead_ns: int = LEAD_NS
-    baselines: dict[str, tuple[float, ...]] = {}  # by a clause's text, its value in each run of the baseline
     users: bool = False  # closed loop: sessions are started and ended by the workers' users, not by the plan
 
 
@@ -275,7 +274,7 @@ class Collector:
         self.summary = Summary(run)
         if promised.clauses:
             planned = [row for ready in self._ready.values() for row in ready.planned]
-            self._standing = Standing(scenario, promised, self.summary, planned, self._order.baselines)
+            self._standing = Standing(scenario, promised, self.summary, planned)
         for worker in self._workers:
             self._running.add(worker)
             self._send(worker, messages.Go(t0_ns, calibrations))

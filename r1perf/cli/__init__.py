@@ -12,7 +12,7 @@ from r1perf.errors import R1perfError
 class _Lazy(click.Group):
     """Commands by name, imported when they are used: `r1perf --help` and shell completion stay fast."""
 
-    commands_by_name = ("run", "worker", "check", "schema", "report", "runs", "recover", "influx", "probe", "simulate")
+    commands_by_name = ("run", "worker", "check", "schema", "report", "judge", "runs", "recover", "influx", "probe", "simulate")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order in which people meet them."""

@@ -1,21 +1,29 @@
 """`r1perf check`: validate a scenario and print its plan without sending anything."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
-from r1perf.check import check, render
+from r1perf.check import Check, check, render
 from r1perf.cli.options import read, scenario_options
 from r1perf.preflight import api_key
 from r1perf.providers.registry import check_length
-from r1perf.scenario import folder
+from r1perf.scenario import Scenario, folder
+from r1perf.sla import foresee, terms
+from r1perf.sla.foresight import warning
+from r1perf.sla.wording import percent
 
 
 @click.command("check")
 @scenario_options
 def command(source: str, **laid: Any) -> None:
-    """Validate SCENARIO and print its plan: arrivals, tokens, what will be in flight, money, warnings. Nothing is sent."""
+    """Validate SCENARIO and print its plan: arrivals, tokens, what will be in flight, money, what its clauses need, warnings.
+
+    Nothing is sent.
+    """
     scenario = read(source, **laid)
     api_key(scenario.target)
     base = folder(source)
@@ -23,5 +31,33 @@ def command(source: str, **laid: Any) -> None:
     for loaded in items.values():
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
     console = Console()
-    for part in render(check(scenario, items, scenario.plan(items, base))):
+    made = check(scenario, items, scenario.plan(items, base))
+    for part in render(made):
         console.print(part)
+    for line in _clauses(scenario, made):
+        console.print(line, soft_wrap=True)
+
+
+def _clauses(scenario: Scenario, made: Check) -> Iterator[Text]:
+    """Go through what the clauses need and what the plan has."""
+    promised = terms(scenario, [(stage.name, stage.judged) for stage in made.stages])
+    if not promised.clauses:
+        return
+    longest = max(made.speed.residence_s(need.output_tokens) for need in made.needs.values())
+    yield Text(f"\nSLA at {percent(promised.confidence)} confidence", style="bold")
+    for clause in promised.clauses:
+        workload = clause.select("workload")
+        rows = [
+            row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)
+        ]
+        window_s = sum({row.stage: row.seconds for row in rows}.values())
+        foreseen = foresee(
+            clause, sum(row.requests for row in rows), exact=all(row.exact for row in rows), window_s=window_s,
+            residence_s=longest, confidence=promised.confidence,
+        )  # fmt: skip
+        style = {True: "", None: "", False: "yellow"}[foreseen.enough]
+        yield Text(f"  {foreseen.clause}: {foreseen.says}", style=style)
+    window_s = sum({row.stage: row.seconds for row in made.rows if row.judged}.values())
+    short = warning(promised.clauses, window_s=window_s, residence_s=longest)
+    if short is not None:
+        yield Text(f"warning: {short}", style="yellow")

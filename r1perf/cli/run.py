@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import click
+import msgspec
 from rich.console import Console
 
 from r1perf import clock
 from r1perf.cli.options import read, scenario_options
+from r1perf.cli.sides import against, worst
 from r1perf.cli.view import view
 from r1perf.collector import View
 from r1perf.errors import UsageError
 from r1perf.launch.run import Ran, run
-from r1perf.report import print_report, render_json
+from r1perf.report import print_report, print_verdicts, render_json
 from r1perf.scenario import Scenario, folder
 from r1perf.sinks.archive import create
+from r1perf.sla import read_verdicts, runs_in
 
 
 @click.command("run")
@@ -29,6 +32,11 @@ from r1perf.sinks.archive import create
 @click.option("--bind", default="127.0.0.1:5557", show_default=True, metavar="HOST:PORT", help="Where to wait for them.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Make so many runs, in one folder.")
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where archives are kept.")
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), multiple=True, metavar="RUN",
+    help="A run, or a folder of runs, that clauses with `baseline` are held against.",
+)  # fmt: skip
+@click.option("--fail-fast", is_flag=True, help="End the run as soon as a clause cannot pass any more.")
 @click.option("--json", "as_json", is_flag=True, help="Print run.json on standard output, and nothing else there.")
 @click.option("--quiet", is_flag=True, help="Print the archive's path only.")
 def command(
@@ -38,6 +46,8 @@ def command(
     bind: str,
     repeat: int,
     runs: Path,
+    baseline: tuple[Path, ...],
+    fail_fast: bool,
     as_json: bool,
     quiet: bool,
     **laid: Any,
@@ -48,19 +58,30 @@ def command(
     waits for what is in flight, twice stops at once, and the archive is complete either way.
     """
     scenario = read(source, **laid)
+    if fail_fast:
+        scenario = msgspec.structs.replace(scenario, sla=msgspec.structs.replace(scenario.sla, fail_fast=True))
+    held = [run for path in baseline for run in runs_in(path)]
     if repeat > 1:
         runs = create(runs, scenario.name, clock.wall_ns())
-    code = 0
+    made: list[Ran] = []
     with _runner(workers, expect_workers, bind) as carry_out:
         for _ in range(repeat):
             ran = _run(carry_out, scenario, folder(source), runs, plain=as_json, quiet=quiet)
-            code = max(code, ran.verdict.code)
-            _tell(ran, as_json=as_json, quiet=quiet)
+            made.append(against(ran, held, _folders(made)) if held else ran)
+            _tell(made[-1], as_json=as_json, quiet=quiet)
             if ran.verdict.code in (2, 130):
                 break
+    if held and len(made) > 1:
+        made = [against(ran, held, _folders(made)) for ran in made]
+        if not as_json and not quiet:
+            _tell_side(made)
     if repeat > 1 and not as_json:
         click.echo(str(runs))
-    return code
+    return worst([ran.verdict.code for ran in made])
+
+
+def _folders(made: list[Ran]) -> list[Path]:
+    return [ran.folder for ran in made if ran.folder is not None]
 
 
 class _CarryOut(Protocol):
@@ -105,3 +126,11 @@ def _tell(ran: Ran, *, as_json: bool, quiet: bool) -> None:
         click.echo(f"r1perf: {sentence}", err=True)
     if ran.folder is not None and not as_json:
         click.echo(str(ran.folder))
+
+
+def _tell_side(made: list[Ran]) -> None:
+    """Print what all runs together say against the baseline."""
+    document = made[-1].verdict.document
+    if document is not None:
+        verdicts = [one for one in read_verdicts(document.sla) if one.kind == "baseline"]
+        print_verdicts(verdicts, Console(), f"all {len(_folders(made))} runs against the baseline")

@@ -9,8 +9,10 @@ from rich.text import Text
 from r1perf.metrics import METRICS
 from r1perf.report.answers import accuracy_lines, bounds_tables, caching_table, prompting_lines
 from r1perf.report.tables import new_table
+from r1perf.report.verdicts import print_verdicts
 from r1perf.report.wording import count, digits, duration, money, plural, rate, share, span, whole
 from r1perf.result import CENSORED, FAILED
+from r1perf.sla import read_verdicts
 from r1perf.summary import Document, Rates, SeriesRow, StageRow
 
 LATENCIES = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e")
@@ -36,6 +38,7 @@ def print_report(document: Document, console: Console) -> None:
     _print(console, caching_table(document, rows))
     for line in _closing(document, rows):
         console.print(line, soft_wrap=False)
+    print_verdicts(read_verdicts(document.sla), console)
 
 
 def _print(console: Console, table: Table) -> None:

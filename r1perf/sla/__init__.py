@@ -5,13 +5,14 @@
 """
 
 from r1perf.sla.account import Account, Planned
-from r1perf.sla.archive import baseline_values, judge_archive, runs_in
+from r1perf.sla.archive import judge_archive, runs_in
 from r1perf.sla.clauses import Baseline, Bound, Clause
 from r1perf.sla.compile import watch
 from r1perf.sla.curtailment import settled
 from r1perf.sla.dependence import Clusters
 from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs, Window
 from r1perf.sla.finding import Verdict
+from r1perf.sla.foresight import Foresight, foresee
 from r1perf.sla.grammar import ClauseError
 from r1perf.sla.judge import family, judge
 from r1perf.sla.limits import Fate, Limit, Watch, fate
@@ -36,6 +37,7 @@ __all__ = [
     "Evidence",
     "Fate",
     "Flow",
+    "Foresight",
     "Limit",
     "Planned",
     "Runs",
@@ -48,11 +50,11 @@ __all__ = [
     "Verdict",
     "Watch",
     "Window",
-    "baseline_values",
     "broken",
     "exit_code",
     "family",
     "fate",
+    "foresee",
     "judge",
     "judge_archive",
     "outline",

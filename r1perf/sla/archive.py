@@ -94,13 +94,6 @@ def _values(runs: Sequence[Path], clause: Clause, damage: Damage) -> tuple[float
     return tuple(values)
 
 
-def baseline_values(
-    runs: Sequence[Path], clauses: Sequence[Clause], damage: Damage = lambda sentence: None
-) -> dict[str, tuple[float, ...]]:
-    """Return, by its text, the value of each clause against a baseline in each of these runs."""
-    return {str(clause): _values(runs, clause, damage) for clause in clauses if isinstance(clause.bound, Baseline)}
-
-
 def _account(run: Path, written: Document, scenario: Scenario, terms: Terms, damage: Damage) -> tuple[Account, Document]:
     """Rebuild a run's summary and count it for these clauses."""
     workers = _workers(run)

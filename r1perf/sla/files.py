@@ -74,7 +74,9 @@ def _yaml(path: Path, text: str) -> list[Any]:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
-        raise UsageError(f"{path}: OpenSLO in YAML needs pyyaml, which is not installed; JSON does not") from error
+        raise UsageError(
+            f"{path}: OpenSLO in YAML needs pyyaml, which is not installed; allowed: pip install 'r1perf[openslo]', or JSON"
+        ) from error
     try:
         return [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:

@@ -11,7 +11,7 @@ def _module() -> object:
     try:
         return importlib.import_module("scipy.special")
     except ImportError as error:
-        raise UsageError("an SLA needs scipy, which is not installed; allowed: pip install 'r1perf[sla]'") from error
+        raise UsageError("an SLA needs scipy, which is not installed; allowed: pip install scipy") from error
 
 
 def require() -> None:

@@ -10,7 +10,7 @@ from r1perf.sla.finding import Verdict
 from r1perf.sla.planned import Row
 from r1perf.sla.tally import Tallied, Tally
 from r1perf.sla.terms import Terms
-from r1perf.sla.verdicts import Baselines, broken, verdicts
+from r1perf.sla.verdicts import broken, verdicts
 from r1perf.snapshot import Snapshot
 from r1perf.summary import Summary, validity
 
@@ -20,11 +20,8 @@ _decode = msgspec.msgpack.Decoder(list[Tally]).decode
 class Standing:
     """The clauses of one live run. `planned` are the requests that each worker plans."""
 
-    def __init__(
-        self, scenario: Scenario, terms: Terms, summary: Summary, planned: Iterable[Row], baselines: Baselines | None = None
-    ) -> None:
+    def __init__(self, scenario: Scenario, terms: Terms, summary: Summary, planned: Iterable[Row]) -> None:
         self._tallied = Tallied()
-        self._baselines = baselines
         self._summary = summary
         together: dict[tuple[str, int], int | None] = {}
         for workload, stage, n in planned:
@@ -42,4 +39,4 @@ class Standing:
 
     def verdicts(self, invalid: Sequence[str], early: str | None) -> list[Verdict]:
         """Judge all clauses; `invalid` are the reasons for which the run says nothing, `early` is why it ended before its plan did."""
-        return verdicts(self._account, invalid=invalid, early=early, baselines=self._baselines)
+        return verdicts(self._account, invalid=invalid, early=early)

@@ -1,0 +1,54 @@
+"""`r1perf judge`: verdicts on recorded runs, from their archives alone."""
+
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console
+
+from r1perf.cli.options import sla_options
+from r1perf.cli.sides import worst
+from r1perf.report import print_verdicts
+from r1perf.sla import exit_code, judge_archive, parse, require, runs_in
+from r1perf.sla.files import load
+
+
+@click.command("judge")
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@sla_options
+@click.option(
+    "--baseline", type=click.Path(path_type=Path), multiple=True, metavar="RUN",
+    help="A run, or a folder of runs, that clauses with `baseline` are held against.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON instead.")
+def command(
+    runs: tuple[Path, ...], clauses: tuple[str, ...], sla_file: Path | None, confidence: float | None, baseline: tuple[Path, ...], as_json: bool
+) -> int:  # fmt: skip
+    """Judge RUN..., runs' folders or folders of runs, with the clauses given, or with those that each run declared.
+
+    Nothing but the archives is needed. Several runs are one side of a comparison with the baseline.
+    """
+    require()
+    texts = [str(parse(text)) for text in clauses]
+    if sla_file is not None:
+        file = load(sla_file)
+        texts += map(str, file.clauses)
+        confidence = file.confidence if confidence is None else confidence
+    folders = [run for path in runs for run in runs_in(path)]
+    held = [run for path in baseline for run in runs_in(path)]
+    found = {
+        run: judge_archive(
+            run, texts or None, confidence=confidence, baseline=held, beside=[other for other in folders if other != run],
+            damage=lambda sentence: click.echo(f"note: {sentence}", err=True),
+        )
+        for run in folders
+    }  # fmt: skip
+    if as_json:
+        click.echo(
+            msgspec.json.format(msgspec.json.encode({str(run): verdicts for run, verdicts in found.items()}), indent=2).decode()
+        )
+    for run, verdicts in found.items() if not as_json else ():
+        print_verdicts(verdicts, Console(), str(run))
+        if not verdicts:
+            click.echo(f"{run}: it declared no clauses; give some with --sla or --sla-file", err=True)
+    return worst([exit_code(verdicts) if verdicts else 2 for verdicts in found.values()])

@@ -1,0 +1,59 @@
+"""Say before a run what its clauses need, and whether the plan has it: an inconclusive verdict is known to come."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from r1perf.sla.binomial import attempts_for_power, attempts_to_pass
+from r1perf.sla.clauses import Accuracy, Baseline, Bound, Clause, Goodput, Max, Quantile
+from r1perf.sla.compile import allowed
+from r1perf.sla.dependence import ENOUGH
+from r1perf.sla.wording import count, duration, percent
+
+POWER = 0.8
+
+
+class Foresight(msgspec.Struct, frozen=True):
+    """What one clause needs. `enough` is False where it will be inconclusive whatever happens, None where that is not known."""
+
+    clause: str
+    says: str
+    enough: bool | None
+
+
+def foresee(clause: Clause, requests: float, *, exact: bool, window_s: float, residence_s: float, confidence: float) -> Foresight:
+    """Hold a clause against the plan: its judged `requests` (`exact`, or expected), their window, and how long one stays."""
+    has = f"the plan has {'' if exact else 'about '}{count(round(requests), 'request')}"
+    if isinstance(clause.bound, Baseline):
+        return Foresight(str(clause), "needs several runs on both sides: --repeat, --baseline", None)
+    if isinstance(clause.aggregate, Max):
+        return Foresight(str(clause), f"speaks of this run only; {has}", requests > 0)
+    share = allowed(clause)
+    if share is None:
+        blocks = f"needs a window of {ENOUGH} times the {duration(residence_s * 1e9)} that a request is expected to stay"
+        return Foresight(str(clause), f"{blocks}; the plan has {duration(window_s * 1e9)}", None)
+    alpha = 1 - confidence
+    least, likely = attempts_to_pass(0, share, alpha), attempts_for_power(share, share / 2, POWER, alpha)
+    says = f"needs {_attempts(clause, least)} if none misses, {likely:,} if {percent(share / 2)} miss; {has}"
+    if requests < least:
+        return Foresight(str(clause), f"{says}: too few, whatever happens", False)
+    return Foresight(str(clause), says, True if requests >= likely else None)
+
+
+def _attempts(clause: Clause, n: int) -> str:
+    if isinstance(clause.aggregate, Accuracy):
+        return count(n, "graded answer")
+    if isinstance(clause.aggregate, Quantile) and clause.aggregate.metric == "itl":
+        return f"{count(n, 'request')} with gaps"
+    return count(n, "request")
+
+
+def warning(clauses: Sequence[Clause], *, window_s: float, residence_s: float) -> str | None:
+    """Say that the window is too short for verdicts on the target at large; None where it is not."""
+    judged = any(isinstance(one.bound, Bound) and isinstance(one.aggregate, Quantile | Goodput | Accuracy) for one in clauses)
+    if not judged or window_s >= ENOUGH * residence_s:
+        return None
+    return (
+        f"a judged window of {duration(window_s * 1e9)} holds fewer than {ENOUGH} batches that outlast a request "
+        f"({duration(residence_s * 1e9)} expected): verdicts will stand for the run's window only"
+    )
