@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pytest_r1perf.markers import Promise
+from pytest_r1perf.markers import CONFIDENCE, Promise
 from pytest_r1perf.options import Inconclusive
 from pytest_r1perf.ruling import estimate
 from pytest_r1perf.run import Check, R1Run
 from r1perf.errors import UsageError
 from r1perf.sla import Baseline, ClauseError, Verdict, judge_archive, parse, render
-
-CONFIDENCE = 0.95
 
 _WORST = ("error", "fail", "inconclusive", "pass")
 

@@ -17,6 +17,10 @@ MARKERS = (
 NAMES = ("r1_load", "r1_recorded", "r1_sla")
 
 
+CONFIDENCE = 0.95
+"""At which a clause is judged that does not say."""
+
+
 class MarkerError(ValueError):
     """Say what is wrong with a marker, and what is allowed."""
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pytest_r1perf.markers import Promise
+from pytest_r1perf.markers import CONFIDENCE, Promise
 from pytest_r1perf.options import Options
 from pytest_r1perf.sources import Live, Recorded, Source, Sources, Target
 from r1perf.check import Check, check
@@ -60,9 +60,8 @@ def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator
 
 
 def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sources, options: Options) -> Check:
-    clauses = dict.fromkeys(one.promise.clause for one in members)
     limits = {"cost": options.max_cost, "requests": options.max_requests}
-    prepared = sources.prepared(live, target, clauses, limits)
+    prepared = sources.prepared(live, target, [one.promise for one in members], limits)
     items = prepared.scenario.items(prepared.base)
     return check(prepared.scenario, items, prepared.scenario.plan(items))
 
@@ -81,7 +80,7 @@ def _clauses(members: Iterable[Asked], made: Check | None) -> Iterator[str]:
     promises = list(dict.fromkeys(one.promise for one in members))
     width = max((len(promise.clause) for promise in promises), default=0)
     for promise in promises:
-        yield f"{promise.clause:<{width}}  {_needs(parse(promise.clause), promise.confidence or 0.95, made)}"
+        yield f"{promise.clause:<{width}}  {_needs(parse(promise.clause), promise.confidence or CONFIDENCE, made)}"
 
 
 def _needs(clause: Clause, confidence: float, made: Check | None) -> str:

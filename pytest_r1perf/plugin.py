@@ -3,6 +3,7 @@
 Everything that needs r1perf itself is in `session`, which is imported for `--r1-sla` alone.
 """
 
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +72,11 @@ def _r1_clause(request: pytest.FixtureRequest, r1_target: Any) -> Promise | None
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:
     """Let marked tests, and no others, use the fixture of their clause."""
     function = getattr(obj, "__func__", obj)
-    if isinstance(obj, type) or not callable(obj) or not collector.funcnamefilter(name):
+    if not inspect.isfunction(function) or not collector.funcnamefilter(name):
         return
-    own = [mark for mark in getattr(function, "pytestmark", ()) if isinstance(mark, pytest.Mark)]
-    marks = [*own, *collector.iter_markers()]
+    own: list[pytest.Mark] = getattr(function, "pytestmark", [])
     used = any(mark.name == "usefixtures" and PROMISE in mark.args for mark in own)
-    if not used and any(mark.name in NAMES for mark in marks):
+    if not used and any(mark.name in NAMES for mark in (*own, *collector.iter_markers())):
         pytest.mark.usefixtures(PROMISE)(function)
 
 

@@ -1,5 +1,6 @@
 """Show how a load goes, in a test session: one line that is rewritten on a terminal, a line now and then in a log."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +35,7 @@ class Shown:
         elif self._rewrites:
             with self._terminal() as reporter:
                 if reporter is not None:
-                    width = reporter._tw.fullwidth - 1
-                    reporter.rewrite(f"r1perf: {said.line}"[:width], erase=True)
+                    reporter.rewrite(f"r1perf: {said.line}"[: shutil.get_terminal_size().columns - 1], erase=True)
                     sys.stdout.flush()
         elif clock.monotonic_ns() >= self._due_ns:
             self._due_ns = clock.monotonic_ns() + LOG_NS

@@ -62,6 +62,7 @@ class Reporter:
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self._config, self._options = config, options
         self.records: list[Record] = []
+        self._unwritten: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the verdicts of a report."""
@@ -82,27 +83,29 @@ class Reporter:
         return None
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write the files that were asked for."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the files that were asked for; what cannot be written makes the command a wrong one."""
         if self._config.option.collectonly:
             return
-        found = self._unique()
+        found, summary = self._unique(), os.environ.get("GITHUB_STEP_SUMMARY")
         if self._options.json is not None:
-            self._write(self._options.json, found)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+            self._write("--r1-json", self._options.json, "w", _json(found))
         if summary and found:
-            with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(github.summary(found))
+            self._write("GITHUB_STEP_SUMMARY", Path(summary), "a", github.summary(found))
+        if self._unwritten:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print all verdicts, those that are not passes first, and the whole reckoning of the inconclusive ones."""
+        for sentence in self._unwritten:
+            terminalreporter.write_line(f"ERROR: {sentence}", red=True)
         found = self._unique()
         if not found or terminalreporter.verbosity <= -2:
             return
         terminalreporter.section("SLA verdicts")
         for made in found:
             mark, colour = MARKS[made["ruling"]]
-            terminalreporter.write(f"{mark:<5} ", **{colour if made["proven"] else "yellow": True})
+            terminalreporter.write(f"{mark if made['proven'] else mark + '?':<5} ", **{colour if made["proven"] else "yellow": True})
             terminalreporter.line(_line(made))
         for made in found:
             if made["ruling"] == "inconclusive":
@@ -124,14 +127,19 @@ class Reporter:
             found.setdefault(key, made)
         return sorted(found.values(), key=lambda made: (_ORDER.index(made["ruling"]), made["proven"]))
 
-    def _write(self, path: Path, found: list[Record]) -> None:
-        counts = Counter(made["ruling"] for made in found)
-        written = {"schema": 1, "r1perf": __version__, "counts": {ruling: counts[ruling] for ruling in _ORDER}, "verdicts": found}
+    def _write(self, what: str, path: Path, mode: str, text: str) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+            with path.open(mode, encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
-            raise pytest.UsageError(f"--r1-json: {path} cannot be written: {error.strerror}") from error
+            self._unwritten.append(f"{what}: {path} cannot be written: {error.strerror}")
+
+
+def _json(found: list[Record]) -> str:
+    counts = Counter(made["ruling"] for made in found)
+    written = {"schema": 1, "r1perf": __version__, "counts": {ruling: counts[ruling] for ruling in _ORDER}, "verdicts": found}
+    return json.dumps(written, indent=2) + "\n"
 
 
 def _line(made: Record) -> str:

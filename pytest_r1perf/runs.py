@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pytest_r1perf.loading import carry_out
+from pytest_r1perf.markers import Promise
 from pytest_r1perf.messages import Order
 from pytest_r1perf.options import Options
 from pytest_r1perf.progress import Shown
@@ -40,13 +41,13 @@ class Runs:
         self._made: dict[str, tuple[tuple[Path, ...], str | None] | R1perfError] = {}
 
     def run(
-        self, source: Source, target: Target, baseline: tuple[Path, ...], clauses: Callable[[], Iterable[str]], judge: Judging
+        self, source: Source, target: Target, baseline: tuple[Path, ...], asked: Callable[[], Iterable[Promise]], judge: Judging
     ) -> R1Run:
         """Return the run, made now where it has not been; raises Unmeasured or UsageError."""
         key = json.dumps([type(source).__name__, source.key, target], sort_keys=True, default=str)
         if key not in self._made:
             try:
-                self._made[key] = self._folders(source, target, clauses)
+                self._made[key] = self._folders(source, target, asked)
             except R1perfError as error:
                 self._made[key] = error
         made = self._made[key]
@@ -56,7 +57,7 @@ class Runs:
         return R1Run(folders, baseline, stopped, judge=judge)
 
     def _folders(
-        self, source: Source, target: Target, clauses: Callable[[], Iterable[str]]
+        self, source: Source, target: Target, asked: Callable[[], Iterable[Promise]]
     ) -> tuple[tuple[Path, ...], str | None]:
         if isinstance(source, Recorded):
             chosen = self._sources.chosen(source, target)
@@ -65,14 +66,14 @@ class Runs:
             return tuple(path for path, _ in chosen), None
         folders: list[Path] = []
         for number in range(source.load.repeat):
-            prepared = self._prepared(source, target, clauses())
+            prepared = self._prepared(source, target, asked())
             if isinstance(prepared, str):
                 return tuple(folders), prepared
             which = f", run {number + 1} of {source.load.repeat}" if source.load.repeat > 1 else ""
             folders.append(self._load(source, prepared, which))
         return tuple(folders), None
 
-    def _prepared(self, live: Live, target: Target, clauses: Iterable[str]) -> Prepared | str:
+    def _prepared(self, live: Live, target: Target, asked: Iterable[Promise]) -> Prepared | str:
         """Return what to run, or why the budget allows nothing more."""
         options = self._options
         cost = None if options.max_cost is None else options.max_cost - self._spent.cost
@@ -82,7 +83,7 @@ class Runs:
         if requests is not None and requests <= 0:
             return f"--r1-max-requests: {options.max_requests:,} requests are sent, so nothing more was"
         try:
-            return self._sources.prepared(live, target, clauses, {"cost": cost, "requests": requests})
+            return self._sources.prepared(live, target, asked, {"cost": cost, "requests": requests})
         except UsageError as error:
             if "stop.cost" in str(error) and cost is not None:
                 raise UsageError(f"--r1-max-cost: {error}") from error

@@ -164,9 +164,9 @@ class Session:
             self._declared[name] = (found, self.sources.source(found, item.path), self.sources.baseline(found, item.path))
         return self._declared[name]
 
-    def _asked(self, source: Source) -> list[str]:
-        """Return the clauses that tests ask of a load, each once."""
-        return list(dict.fromkeys(str(parse(one.promise.clause)) for one in self.asked if one.source == source))
+    def _asked(self, source: Source) -> list[Promise]:
+        """Return the clauses that tests ask of a load."""
+        return [one.promise for one in self.asked if one.source == source]
 
     # --- Verdicts ---
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_r1perf.markers import Declared, Load, Promise, did_you_mean
+from pytest_r1perf.markers import CONFIDENCE, Declared, Load, Promise, did_you_mean
 from pytest_r1perf.options import Options
 from r1perf.errors import UsageError
 from r1perf.report import load as load_document
@@ -49,6 +49,9 @@ class Recorded:
 
 
 Source = Live | Recorded
+
+Recordings = list[tuple[Path, Document]]
+"""Archives and what their run.json holds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,28 +110,32 @@ class Sources:
         """Return the scenario of a load, on its own target."""
         return self._scenario(live.load, live.scenario)
 
-    def prepared(self, live: Live, target: Target, clauses: Iterable[str], stops: Mapping[str, float | None]) -> Prepared:
+    def prepared(self, live: Live, target: Target, promises: Iterable[Promise], stops: Mapping[str, float | None]) -> Prepared:
         """Return the scenario to run: on this target, with these clauses, with these hard limits at most. Raises UsageError."""
+        asked = list(promises)
+        confidences = {promise.confidence or CONFIDENCE for promise in asked}
         over = [f"{path}={_toml(value)}" for path, value in self._target(target)]
         scenario = self._scenario(live.load, live.scenario, over)
         key = json.dumps([live.key, over])
-        judged = f"sla.clauses={_toml(list(clauses))}"
-        fast = ["sla.fail_fast=true"] if self._options.fail_fast else []
+        judged = [f"sla.clauses={_toml(list(dict.fromkeys(promise.clause for promise in asked)))}"]
+        if len(confidences) == 1:  # the run's own verdicts, of exact counts, then are those of the tests
+            judged.append(f"sla.confidence={_toml(confidences.pop())}")
+        if self._options.fail_fast:
+            judged.append("sla.fail_fast=true")
         limits = []
         for name, most in stops.items():
             stated = getattr(scenario.stop, name)
             if most is not None and (stated is None or most < stated):
                 limits.append(f"stop.{name}={_toml(most)}")
-        return Prepared(self._scenario(live.load, live.scenario, [*over, judged, *fast, *limits]), folder(live.scenario), key)
+        return Prepared(self._scenario(live.load, live.scenario, [*over, *judged, *limits]), folder(live.scenario), key)
 
-    def chosen(self, recorded: Recorded, target: Target) -> list[tuple[Path, Document]]:
+    def chosen(self, recorded: Recorded, target: Target) -> Recordings:
         """Return the runs of the test's target and scenario; raises UsageError where none is left, or different ones are."""
         runs = [(path, load_document(path)) for path in recorded.archives]
-        wanted = _names(target)
-        if wanted:
-            runs = _kept(runs, recorded, "target", wanted)
+        if target is not None:
+            runs = _of_target(runs, recorded, target)
         if recorded.scenario is not None:
-            runs = _kept(runs, recorded, "name", {recorded.scenario})
+            runs = _of_scenario(runs, recorded)
         names = sorted({f"{document.name} on {document.target}" for _, document in runs})
         if len(names) > 1:
             raise UsageError(f"{recorded.given}: the runs differ ({', '.join(names)}); name one, or choose with r1_target")
@@ -194,19 +201,21 @@ def _targets(file: Path) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _names(target: Target) -> set[str]:
-    """Return by what a recorded run of a target can be known."""
-    if isinstance(target, str):
-        return {target}
-    return {str(target[key]) for key in ("name", "url") if key in target} if isinstance(target, Mapping) else set()
+def _of_target(runs: Recordings, recorded: Recorded, target: Target) -> Recordings:
+    """Keep the runs of a target, by its name or URL. A URL alone may change from run to run, so it only chooses."""
+    table = {"url" if ":" in target else "name": target} if isinstance(target, str) else dict(target or {})
+    kept = [run for run in runs if run[1].target == table.get("name") or run[1].url == table.get("url")]
+    if not kept and "name" in table:
+        there = ", ".join(sorted({document.target for _, document in runs}))
+        raise UsageError(f"{recorded.given}: no run of the target {table['name']}; there: {there}")
+    return kept or runs
 
 
-def _kept(runs: list[tuple[Path, Document]], recorded: Recorded, what: str, wanted: set[str]) -> list[tuple[Path, Document]]:
-    kept = [run for run in runs if getattr(run[1], what) in wanted or (what == "target" and run[1].url in wanted)]
+def _of_scenario(runs: Recordings, recorded: Recorded) -> Recordings:
+    kept = [run for run in runs if run[1].name == recorded.scenario]
     if not kept:
-        there = ", ".join(sorted({getattr(document, what) for _, document in runs}))
-        thing = "target" if what == "target" else "scenario"
-        raise UsageError(f"{recorded.given}: no run of the {thing} {' or '.join(sorted(wanted))}; there: {there}")
+        there = ", ".join(sorted({document.name for _, document in runs}))
+        raise UsageError(f"{recorded.given}: no run of the scenario {recorded.scenario}; there: {there}")
     return kept
 
 

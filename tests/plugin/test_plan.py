@@ -1,0 +1,82 @@
+CHAT = """
+name = "chat"
+duration = "60s"
+[target]
+url = "http://127.0.0.1:9/v1"
+model = "m"
+name = "far"
+price = { input_per_1m = 1.0, output_per_1m = 2.0 }
+[workload.chat]
+dataset = { kind = "synthetic", input_tokens = 100, output_tokens = 50 }
+[arrivals]
+kind = "constant"
+rate = "2/s"
+"""
+
+
+def plan(project, *words):
+    lines = project.judge("--collect-only", *words).outlines
+    return lines[next(n for n, line in enumerate(lines) if " SLA plan " in line) + 1 :]
+
+
+def test_collect_only_prints_the_plan_and_sends_nothing(project):
+    project.file("chat.toml", CHAT)
+    project.tests("""
+@pytest.mark.r1_load("chat.toml")
+@pytest.mark.r1_sla("p95(ttft) < 800ms", "p99(ttft) < 2s", "p99(itl) < 60ms", "mean(e2e) < 3s")
+def test_chat(): ...
+
+@pytest.mark.r1_load("chat.toml")
+@pytest.mark.r1_sla("error_rate < 5%", confidence=0.99)
+def test_errors(): ...
+""")
+    lines = plan(project)
+    assert lines[:4] == [
+        "chat on far", "  for   test_it.py::test_chat", "  for   test_it.py::test_errors",
+        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02",
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith("  p") or line.startswith("  mean") or line.startswith("  error")] == [
+        "  p95(ttft) < 800ms  needs 59 requests without a miss, 434 where half of what may does miss (80% of runs then pass); planned 120",
+        "  p99(ttft) < 2s     needs 299 requests without a miss, 2,185 where half of what may does miss (80% of runs then pass); "
+        "planned 120, too few to pass",
+        "  p99(itl) < 60ms    needs 299 gaps without a miss, 2,185 where half of what may does miss (80% of runs then pass)",
+        "  mean(e2e) < 3s     no number of requests is known: it depends on how much it varies",
+        "  error_rate < 5%    needs 90 requests without a miss, 656 where half of what may does miss (80% of runs then pass); planned 120",
+    ]
+    assert not (project.path / "runs").exists()
+
+
+def test_a_plan_is_made_for_each_target_and_knows_recorded_runs(project):
+    project.record()
+    project.file("chat.toml", CHAT)
+    project.file("targets.toml", '[a]\nurl = "http://127.0.0.1:9/a"\n[b]\nurl = "http://127.0.0.1:9/b"\nprice = { output_per_1m = 20.0 }')
+    project.tests("""
+@pytest.mark.r1_load("chat.toml", repeat=3)
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+@pytest.mark.parametrize("r1_target", ["a", "b"])
+def test_chat(): ...
+
+@pytest.mark.r1_recorded("runs/one")
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+def test_old(): ...
+""")
+    lines = plan(project, "-o", "r1_targets=targets.toml")
+    heads = [line for line in lines if line and not line.startswith((" ", "=", "*"))]
+    assert [head.partition(": ")[0] for head in heads] == ["chat on a", "chat on b", "recorded, no load is sent"]
+    assert sum("3 runs, each 1m00s of arrivals" in line for line in lines) == 2
+    assert any("about $0.13" in line for line in lines)
+
+
+def test_what_a_budget_would_refuse_is_said_in_the_plan(project):
+    project.file("chat.toml", CHAT.replace("price", "# price"))
+    project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
+    assert plan(project, "--r1-max-cost", "5")[0] == (
+        "chat: `stop.cost`: cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`"
+    )
+
+
+def test_collect_only_without_the_flag_plans_nothing(project):
+    project.tests('@pytest.mark.r1_load("nowhere.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
+    result = project.run("--collect-only")
+    assert result.ret == 0
+    assert "SLA plan" not in result.stdout.str()

@@ -1,0 +1,153 @@
+import json
+
+import pytest
+
+ONE = """
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+def test_it(): ...
+"""
+
+
+def change(folder, **changes):
+    """Change what run.json says."""
+    document = json.loads((folder / "run.json").read_text()) | changes
+    (folder / "run.json").write_text(json.dumps(document))
+
+
+def test_the_command_line_names_a_run_in_place_of_a_load(project):
+    project.record()
+    project.tests('@pytest.mark.r1_load("chat", rate="5/s", duration="2s")' + ONE)
+    project.judge("--r1-run", "runs/one").assert_outcomes(passed=1)
+    assert [path.name for path in project.archives] == ["one"]
+
+
+def test_a_path_may_start_from_the_test_or_from_the_root(project):
+    project.record()
+    marker = '@pytest.mark.r1_recorded("{}")'
+    (project.path / "deep").mkdir()
+    project.tests(marker.format("../runs/one") + ONE, "deep/test_a.py")
+    project.tests(marker.format("runs/one") + ONE, "deep/test_b.py")
+    project.judge().assert_outcomes(passed=2)
+
+
+def test_of_several_runs_those_of_the_test_s_target_and_scenario_count(project):
+    for name, target, slow in (("chat", "vllm", 0), ("chat", "sglang", 40), ("aime", "vllm", 40)):
+        project.record(f"{name}-{target}", name=name, target=target, slow=slow)
+    project.file("chat.toml", 'name = "chat"\n[workload.chat]\ndataset = { kind = "chat" }\n'
+                 '[arrivals]\nkind = "poisson"\nrate = "1/s"\nduration = "9s"')  # fmt: skip
+    project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.parametrize("r1_target", ["vllm", "sglang"])' + ONE)
+    assert project.verdicts("--r1-run", "runs") == {"test_it[p95(ttft)<800ms-vllm]": "pass", "test_it[p95(ttft)<800ms-sglang]": "fail"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--r1-run", "runs", "--r1-target", "trt"], "--r1-run: no run of the target trt; there: sglang, vllm"),
+        (["--r1-run", "runs"], "--r1-run: the runs differ (aime on vllm, chat on sglang); name one, or choose with r1_target"),
+    ],
+    ids=["no-such-target", "different-ones"],
+)
+def test_runs_that_do_not_fit_are_an_error(project, words, says):
+    project.record("a", name="aime")
+    project.record("b", target="sglang")
+    project.tests(ONE)
+    result = project.judge(*words)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{says.replace('[', '[[]')}*"])
+
+
+def test_a_run_of_another_scenario_is_an_error(project):
+    project.record("a", name="aime")
+    project.tests('@pytest.mark.r1_load("chat", rate="5/s", duration="2s")' + ONE)
+    project.judge("--r1-run", "runs/a").stdout.fnmatch_lines(["*--r1-run: no run of the scenario chat; there: aime*"])
+
+
+def test_a_target_by_url_only_chooses_since_ports_change(project):
+    project.record()
+    project.tests(ONE)
+    project.judge("--r1-run", "runs/one", "--r1-target", "http://127.0.0.1:5/v1").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"validity": {"valid": False, "reasons": ["a", "b"]}}, "one is invalid, so it says nothing on vllm: a; b"),
+        ({"status": "interrupted", "reason": "by Ctrl-C or SIGTERM"}, "one did not come to its end: by Ctrl-C or SIGTERM"),
+        ({"status": "failed", "reason": "disk full"}, "one did not come to its end: disk full"),
+    ],
+    ids=["invalid", "interrupted", "failed"],
+)
+def test_a_run_that_says_nothing_is_an_error_and_never_a_verdict(project, changes, says):
+    change(project.record(slow=40), **changes)
+    project.tests('@pytest.mark.r1_recorded("runs/one")' + ONE)
+    result = project.judge("--r1-json", "out.json")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{says}*", f"ERROR p95(ttft) < 800ms  {says}"])
+    (made,) = project.json("out.json")["verdicts"]
+    assert (made["ruling"], made["verdict"]["says"]) == ("error", says)
+
+
+def test_an_archive_that_lacks_its_files_is_said(project):
+    folder = project.record()
+    for path in folder.glob("requests.*"):
+        path.unlink()
+    project.tests('@pytest.mark.r1_recorded("runs/one")' + ONE)
+    result = project.judge()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*one lacks a requests file: clauses that its run did not declare cannot be counted*"])
+
+
+@pytest.fixture
+def sides(project):
+    """Give three runs of a baseline and three of a side that is so much slower."""
+
+    def one(ms):
+        for number in range(3):
+            project.record(f"../base/{number}", ttft_ms=100 + number, slow=0)
+            project.record(f"../now/{number}", ttft_ms=ms + number, slow=0)
+        return project
+
+    return one
+
+
+@pytest.mark.parametrize(("ms", "ruling"), [(100, "pass"), (150, "fail"), (110, "inconclusive")], ids=["same", "slower", "at-the-margin"])
+def test_clauses_against_a_baseline_compare_runs(sides, ms, ruling):
+    project = sides(ms)
+    project.tests('@pytest.mark.r1_recorded("now", baseline="base")\n@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    assert project.verdicts() == {"test_it[p95(ttft)<baseline+10%]": ruling}
+
+
+def test_the_command_line_names_a_baseline_too(sides):
+    project = sides(150)
+    project.tests('@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    result = project.judge("--r1-run", "now", "--r1-baseline", "base")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*rerun*--r1-run=now/0 --r1-run=now/1 --r1-run=now/2 --r1-baseline=base/0*"])
+
+
+def test_one_run_a_side_cannot_be_judged_but_the_estimate_can_decide(project):
+    project.record("now", ttft_ms=150)
+    project.record("base")
+    project.tests('@pytest.mark.r1_recorded("runs/now", baseline="runs/base")\n@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    assert project.verdicts() == {"test_it[p95(ttft)<baseline+10%]": "inconclusive"}
+    assert project.verdicts("-o", "r1_inconclusive=observed") == {"test_it[p95(ttft)<baseline+10%]": "fail"}
+
+
+def test_of_several_runs_of_one_side_the_worst_counts(project):
+    for number, slow in enumerate((0, 40, 0)):
+        project.record(f"a{number}", slow=slow)
+    project.tests('@pytest.mark.r1_recorded("runs")' + ONE)
+    assert project.verdicts() == {"test_it[p95(ttft)<800ms]": "fail"}
+
+
+def test_an_archive_is_read_once_for_all_clauses(project, monkeypatch):
+    project.record()
+    clauses = ", ".join(f'"p{n}(ttft) < 800ms"' for n in range(50, 96))
+    project.tests(f'@pytest.mark.r1_recorded("runs/one")\n@pytest.mark.r1_sla({clauses})\ndef test_it(): ...')
+    from pytest_r1perf import judging
+
+    calls = []
+    real = judging.judge_archive
+    monkeypatch.setattr(judging, "judge_archive", lambda *args, **kwargs: calls.append(1) or real(*args, **kwargs))
+    project.judge().assert_outcomes(passed=46)
+    assert len(calls) == 1
