@@ -111,7 +111,7 @@ def simulator(log: Path, *flags: str) -> Service:
     service = Service([sys.executable, "-u", "-m", "r1perf.simulator", "--port", "0", *flags], log)
 
     def ready() -> str | None:
-        found = re.search(r"listening on (http://\S+)", service.text())
+        found = re.search(r"listening on (https?://\S+)", service.text())
         return found[1].rstrip("/") if found else None
 
     return service.wait(ready, 20)
