@@ -5,13 +5,17 @@ import msgspec
 from r1perf.result import Result
 from r1perf.target import Call, Price
 
+TEMPLATE_TOKENS = 16
+"""What a chat template adds at most, once and for each message (R1's: 1 and 1 to 3), beside the text's own tokens."""
+
 
 class Limits(msgspec.Struct, frozen=True):
-    """The part of `[stop]` that one worker holds; None where there is no such limit."""
+    """The part of `[stop]` that one worker holds; None where there is no such limit. It is one of `shards` equal shares."""
 
     cost: float | None = None  # USD
     output_tokens: int | None = None
     requests: int | None = None
+    shards: int = 1
 
     def share(self, shards: int) -> "Limits":
         """Return one worker's equal share: each holds its own, so that all together never pass the whole."""
@@ -19,7 +23,13 @@ class Limits(msgspec.Struct, frozen=True):
             cost=None if self.cost is None else self.cost / shards,
             output_tokens=None if self.output_tokens is None else self.output_tokens // shards,
             requests=None if self.requests is None else self.requests // shards,
+            shards=shards,
         )
+
+    @property
+    def whose(self) -> str:
+        """Say whose limit it is, for sentences."""
+        return "" if self.shards == 1 else f" (this worker's share, one of {self.shards})"
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -37,13 +47,15 @@ class Budget:
     """Reserve before sending, settle at the end.
 
     A request is reserved at all its output tokens and at one input token a byte of its prompt (a byte-level tokenizer
-    never makes more). It is settled at the server's own counts; where the server never said, and the request was not
-    refused, the reservation stays spent: nobody knows what was billed.
+    never makes more), with some for the template and `extra_bytes` for what every request carries beside it. It is settled at the
+    server's own counts; where the server never said, and the request was not refused, the reservation stays spent: nobody knows
+    what was billed.
     """
 
-    def __init__(self, limits: Limits, price: Price) -> None:
+    def __init__(self, limits: Limits, price: Price, extra_bytes: int = 0) -> None:
         self._limits = limits
         self._price = price
+        self._extra_bytes = extra_bytes
         self._spent = Hold(0.0, 0)
         self._held = Hold(0.0, 0)
         self._holds = 0
@@ -53,24 +65,25 @@ class Budget:
         """Reserve one request; return its hold, or the sentence that says which limit it could pass or has reached."""
         limits = self._limits
         if limits.requests is not None and self._requests >= limits.requests:
-            return f"the limit of {limits.requests:,} requests is reached"
+            return f"the limit of {limits.requests:,} requests{limits.whose} is reached"
         if limits.cost is None and limits.output_tokens is None:
             self._requests += 1
             return NOTHING
         most = call.output_tokens or call.max_tokens
         if most is None:
             return "a limit of cost or output tokens needs `max_tokens` on every workload: this request has none"
-        hold = Hold(self._cost(_input_bytes(call), 0, most), most)
+        given = _input_most(call) + self._extra_bytes
+        hold = Hold(max(self._cost(given, 0, most), self._cost(given, given, most)), most)
         tokens = self._spent.output_tokens + self._held.output_tokens + hold.output_tokens
         if limits.output_tokens is not None and tokens > limits.output_tokens:
             return (
-                f"the limit of {limits.output_tokens:,} output tokens could be passed: {self._spent.output_tokens:,} are spent, "
+                f"the limit of {limits.output_tokens:,} output tokens{limits.whose} could be passed: {self._spent.output_tokens:,} are spent, "
                 f"{self._holds} requests in flight may use {self._held.output_tokens:,}, the next one {hold.output_tokens:,}"
             )
         cost = self._spent.cost + self._held.cost + hold.cost
         if limits.cost is not None and cost > limits.cost:
             return (
-                f"the limit of ${limits.cost:,.2f} could be passed: ${self._spent.cost:,.4f} are spent, "
+                f"the limit of ${limits.cost:,.2f}{limits.whose} could be passed: ${self._spent.cost:,.4f} are spent, "
                 f"{self._holds} requests in flight may cost ${self._held.cost:,.4f}, the next one ${hold.cost:,.4f}"
             )
         self._held = Hold(self._held.cost + hold.cost, self._held.output_tokens + hold.output_tokens)
@@ -86,8 +99,9 @@ class Budget:
         self._held = Hold(self._held.cost - hold.cost, self._held.output_tokens - hold.output_tokens)
         usage = result.usage
         if result.token_source == "server":
-            cost = self._cost(usage.input_tokens or 0, usage.cached_tokens or 0, usage.output_tokens or 0)
-            spent = Hold(cost, usage.output_tokens or 0)
+            given, made = usage.input_tokens, usage.output_tokens or 0
+            cost = hold.cost if given is None else self._cost(given, usage.cached_tokens or 0, made)
+            spent = Hold(cost, made)
         elif result.sent_ns is None or (result.status is not None and result.status >= 400):
             spent = Hold(0.0, 0)
         else:
@@ -98,7 +112,11 @@ class Budget:
         return self._price.cost(input_tokens, cached_tokens, output_tokens) or 0.0
 
 
-def _input_bytes(call: Call) -> int:
+def _input_most(call: Call) -> int:
+    """Return the most input tokens that a call can have."""
     if call.body is not None:
-        return len(msgspec.json.encode(call.body))
-    return len((call.prompt or "").encode()) + sum(len(message.content.encode()) for message in call.messages)
+        said, messages = len(msgspec.json.encode(call.body)), len(call.body.get("messages") or ())
+    else:
+        said = len((call.prompt or "").encode()) + sum(len(message.content.encode()) for message in call.messages)
+        said, messages = said + (len(msgspec.json.encode(call.extra_body)) if call.extra_body else 0), len(call.messages)
+    return said + TEMPLATE_TOKENS * (1 + messages)

@@ -90,7 +90,8 @@ def set_up(loop: Loop, assign: Assign) -> Setup:
         transport.close()
         client = _openai(loop, target, key)
     limits = Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards)
-    budget, notes, prompting = Budget(limits, target.price), served.notes, dict[str, Prompting]()
+    carried = len(msgspec.json.encode(target.extra_body)) if target.extra_body else 0
+    budget, notes, prompting = Budget(limits, target.price, carried), served.notes, dict[str, Prompting]()
     if not assign.shard:  # one worker finds out for all
         prompting = loop.offload(_prompting, scenario, plan, items)
         for name, source in sources.items():

@@ -6,6 +6,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from r1perf.arrivals import AnyStage, Closed, Process, Ramp, Stages, Trace
 from r1perf.arrivals.open import Steady
+from r1perf.datasets.synthetic import Synthetic
+from r1perf.datasets.trace import TraceLengths
 from r1perf.errors import ScenarioError
 from r1perf.providers.registry import check_cache_control, names
 from r1perf.scenario.model import Scenario, simulated
@@ -210,7 +212,8 @@ def _limits(scenario: Scenario) -> None:
     if stop.cost is not None or stop.output_tokens is not None:
         key = "cost" if stop.cost is not None else "output_tokens"
         for name, workload in scenario.workload.items():
-            if workload.max_tokens is None and not hasattr(workload.dataset, "output_tokens"):
+            ordered = isinstance(workload.dataset, Synthetic | TraceLengths)  # these order every length
+            if workload.max_tokens is None and not ordered:
                 raise ScenarioError(f"workload.{name}.max_tokens", f"is missing: `stop.{key}` reserves every request at it")
     if stop.error_rate is not None and stop.error_rate.window == 0:
         raise ScenarioError("stop.error_rate.window", "must be greater than 0")

@@ -122,6 +122,8 @@ ADDED = [
      "`stop.cost`: cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`"),
     ("tokens-without-bound", "[stop]\noutput_tokens = 1000",
      "`workload.chat.max_tokens`: is missing: `stop.output_tokens` reserves every request at it"),
+    ("trace-is-ordered", '[workload.t]\ndataset = { kind = "trace", file = "t.csv" }\n[stop]\noutput_tokens = 1000',
+     "`workload.chat.max_tokens`: is missing: `stop.output_tokens` reserves every request at it"),
     ("drain", '[drain]\nmode = "never"', f'`drain.mode`: "never" is not {TIME}, or "finish"'),
     ("weight-and-arrivals", '[workload.b]\nweight = 1\ndataset = { kind = "chat" }\narrivals = { kind = "poisson", rate = "1/s" }',
      "`workload.b.weight`: cannot stand beside arrivals of the workload's own; leave one of the two out"),

@@ -192,11 +192,11 @@ def test_the_token_limit_is_never_passed_and_what_is_past_it_was_never_scheduled
 
 def test_the_cost_limit_counts_input_at_one_token_a_byte():
     price = Price(input_per_1m=1e6, output_per_1m=0.0)  # $1 a token
-    ran = drive(constant(), duration=Duration.seconds(10), client={"service_ms": 10_000}, limits=Limits(cost=7.0), price=price)
-    # "0.0" is three bytes: two requests hold $6, the third would pass $7.
+    ran = drive(constant(), duration=Duration.seconds(10), client={"service_ms": 10_000}, limits=Limits(cost=70.0), price=price)
+    # "0.0" is three bytes, and a template may add 32 tokens: two requests hold $70, the third would pass it.
     assert len(ran.client.sent) == 2
     assert ran.limits == [
-        "the limit of $7.00 could be passed: $0.0000 are spent, 2 requests in flight may cost $6.0000, the next one $3.0000"
+        "the limit of $70.00 could be passed: $0.0000 are spent, 2 requests in flight may cost $70.0000, the next one $35.0000"
     ]
 
 
