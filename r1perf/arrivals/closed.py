@@ -4,8 +4,11 @@ from typing import Annotated
 
 import msgspec
 
-from r1perf.arrivals.base import Count, Process
+from r1perf.arrivals.base import Process
 from r1perf.units import Duration
+
+SESSIONS = 100_000
+"""The most sessions of a closed loop: each is a task of its own, and no machine has more than 65,535 ports toward one address."""
 
 
 class Closed(Process, frozen=True, kw_only=True, tag="closed"):
@@ -14,7 +17,7 @@ class Closed(Process, frozen=True, kw_only=True, tag="closed"):
     Session s starts s * `ramp_up` after the stage's start: all at once makes any client late.
     """
 
-    sessions: Count
+    sessions: Annotated[int, msgspec.Meta(gt=0, le=SESSIONS)]
     think_time: Duration = Duration(0)
     ramp_up: Annotated[Duration, msgspec.Meta(description="between the starts of two sessions")] = Duration.parse("2.5ms")
 

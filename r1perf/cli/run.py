@@ -25,7 +25,7 @@ from r1perf.sla import read_verdicts, runs_in
 
 @click.command("run")
 @scenario_options
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Worker processes on this machine.")
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes on this machine.")
 @click.option(
     "--expect-workers", type=click.IntRange(min=1), help="Wait for so many workers from elsewhere instead (`r1perf worker`)."
 )

@@ -178,6 +178,7 @@ RULES = [
     ("gpu-hour", [('model = "m"', 'model = "m"\nprice = { gpu_hour = 1.17 }')],
      "`target.price.gpu_hour`: needs `target.system.gpus`, the number of GPUs that cost this an hour"),
     ("price", [('model = "m"', 'model = "m"\nprice = { input_per_1m = -1 }')], "`target.price.input_per_1m`: must be at least 0, not -1"),
+    ("sessions", [(POISSON, 'kind = "closed"\nsessions = 100_001')], "`arrivals.sessions`: must be at most 100000, not 100001"),
     ("rate-0", [('"1/s"', '"0/s"')], "`arrivals.rate`: must be greater than 0"),
     ("duration-0", [('"5m"', '"0s"')], "`duration`: must be greater than 0"),
     ("stage-duration-0", [NO_DURATION, ('"1/s"', '"1/s"\nduration = "0s"')], "`arrivals.duration`: must be greater than 0"),
