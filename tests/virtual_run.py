@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from r1perf.loop.sim import SimLoop
-from r1perf.recorder import Recorder
+from r1perf.recorder import Recorder, Tallies
 from r1perf.result import Outcome, Result, Stream, Usage
 from r1perf.schedule import Stage
 from r1perf.snapshot import Snapshot
@@ -67,10 +67,11 @@ def play(
     worker: str = "0",
     on_result: Callable[[Result], None] = lambda result: None,
     on_flip: Callable[[Snapshot, Recorder], None] = lambda snapshot, recorder: None,
+    tallies: Tallies | None = None,
 ) -> list[Snapshot]:
     """Run these answers through a recorder on virtual time and return its snapshots, one a second."""
     loop = SimLoop(start_ns=T0)
-    recorder = Recorder(worker, stages, T0, S)
+    recorder = Recorder(worker, stages, T0, S, tallies=tallies)
     snapshots: list[Snapshot] = []
 
     def answer(number: int, plan: Answer) -> None:
@@ -87,6 +88,7 @@ def play(
             _chunk(stream, loop.now_ns(), thinking=n < plan.thinking)
         loop.sleep_until(loop.now_ns() + plan.stall_ns)
         result = recorder.add(_result(number, plan, stage, stream, loop.now_ns()), stream)
+        recorder.conversation_over(result.arrival)
         if result.outcome is Outcome.OK:
             recorder.count("conversations_done", plan.workload, stage)
         on_result(result)
@@ -96,7 +98,7 @@ def play(
         for k in range(seconds):
             end_ns = T0 + (k + 1) * S
             loop.sleep_until(end_ns)
-            snapshot = recorder.flip(end_ns, cpu_ns=300 * MS, loop_lag_max_ns=2 * MS, rss_bytes=80 << 20)
+            snapshot = recorder.flip(end_ns, cpu_ns=300 * MS, loop_lag_max_ns=2 * MS, rss_bytes=80 << 20, last=k == seconds - 1)
             snapshots.append(snapshot)
             on_flip(snapshot, recorder)
         for task in tasks:
