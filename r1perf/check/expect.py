@@ -32,12 +32,14 @@ _SAMPLE = 64
 class Speed(msgspec.Struct, frozen=True):
     """How the target is assumed to answer: seconds to the first token, then tokens/s for one user.
 
-    `answers` are mean lengths by kind of dataset, for who knows more than what is published of R1 (a simulated profile).
+    `answers` are mean lengths by kind of dataset, for who knows more than what is published of R1 (a simulated profile);
+    `source` says who.
     """
 
     ttft_s: float = TTFT_S
     tokens_per_s: float = TOKENS_PER_S
     answers: dict[str, float] = {}
+    source: str = ""
 
     def residence_s(self, output_tokens: float) -> float:
         """Return how long a request is in the system."""
@@ -45,7 +47,10 @@ class Speed(msgspec.Struct, frozen=True):
 
     def says(self) -> str:
         """Say it."""
-        return f"the first token after {self.ttft_s:g} s, then {self.tokens_per_s:g} tokens/s for each user"
+        first = f"{self.ttft_s:.3g} s" if self.ttft_s >= 1 else f"{self.ttft_s * 1000:.3g} ms"
+        pace = f"{self.tokens_per_s:,.0f}" if self.tokens_per_s >= 100 else f"{self.tokens_per_s:.3g}"
+        said = f"the first token after {first}, then {pace} tokens/s for each user"
+        return said + (f" ({self.source})" if self.source else "")
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +82,7 @@ def needs(workload: Workload, items: Items, speed: Speed) -> Needs:
         kind = str(workload.dataset.__struct_config__.tag)
         wished, source = _WISHED.get(kind, (REASONING_TOKENS, "R1's mean over MLPerf's mixed set"))
         if kind in speed.answers:
-            wished, source = speed.answers[kind], "thinking included"
+            wished, source = speed.answers[kind], f"{speed.source}, thinking included" if speed.source else "thinking included"
         assumed.append(f"answers of {wished:,.0f} tokens, {source}")
     given = expected.input_tokens
     if given is None:

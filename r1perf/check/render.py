@@ -1,47 +1,62 @@
-"""Show the plan of a run to people."""
+"""Show the plan of a run to people, at 80 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from r1perf.check.expect import time_text
-from r1perf.check.plan import Check
+from r1perf.check.plan import Check, Row
+
+TITLES = ("conversations", "requests", "requests/s", "output tok/s", "in flight")
 
 
 def render(made: Check) -> list[RenderableType]:
-    """Return what people see of a plan: head, table by stage and workload, cost, assumptions, warnings."""
-    return [*_head(made), _table(made), *_tail(made)]
+    """Return what people see of a plan: head, a table by stage and workload, cost, assumptions, warnings."""
+    return [*_head(made), *_stages(made), *_tail(made)]
 
 
 def _head(made: Check) -> Iterator[RenderableType]:
     yield f"[bold]{made.scenario}[/bold] against {escape(made.target)}"
     yield f"schedule {made.digest}"
+    yield ""
 
 
-def _table(made: Check) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("stage")
-    table.add_column("workload")
-    for title in ("lasts", "conversations", "requests", "requests/s", "output tok/s", "in flight"):
-        table.add_column(title, justify="right")
+def _stages(made: Check) -> Iterator[RenderableType]:
+    """Show one table in parts of equal columns, so that what a stage is can stand on a line of its own."""
+    first = max(len(name) for name in ("all", *made.needs))
+    yield _part(first, [("", *TITLES)])
     for stage in made.stages[:-1]:
         rows = [row for row in made.rows if row.stage == stage.name]
+        lasts = f", {time_text(rows[0].seconds)}" if rows else ""
         mark = "" if stage.judged else " (not judged)"
-        table.add_row(f"{stage.name}{mark}", stage.says, time_text(rows[0].seconds) if rows else "", style="bold")
-        for row in rows:
-            about = "" if row.exact else "~"
-            table.add_row(
-                "", row.workload, "", f"{about}{row.conversations:,.0f}", f"{about}{row.requests:,.0f}", _figure(row.requests_per_s),
-                _figure(row.output_tokens_per_s), _figure(row.in_flight),
-            )  # fmt: skip
-    table.add_section()
-    table.add_row("all", "", "", f"{made.conversations:,.0f}", f"{made.requests:,.0f}", style="bold")
+        yield Text(f"{stage.name}{lasts}{mark}: {stage.says}", style="bold")
+        if rows:
+            yield _part(first, [_cells(row) for row in rows])
+    yield Text("")
+    yield _part(first, [("all", f"{made.conversations:,.0f}", f"{made.requests:,.0f}")])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    about = "" if row.exact else "~"
+    figures = (_figure(value) for value in (row.requests_per_s, row.output_tokens_per_s, row.in_flight))
+    return row.workload, f"{about}{row.conversations:,.0f}", f"{about}{row.requests:,.0f}", *figures
+
+
+def _part(first: int, rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(min_width=first, no_wrap=True)
+    for title in TITLES:
+        table.add_column(min_width=len(title), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def _tail(made: Check) -> Iterator[RenderableType]:
+    yield ""
     if made.money is not None:
         most = "" if made.money.most is None else f", at most ${made.money.most:,.2f} with every answer at its bound"
         yield f"cost: about ${made.money.expected:,.2f}{most}"

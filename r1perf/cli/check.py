@@ -9,9 +9,10 @@ from rich.text import Text
 
 from r1perf.check import Check, check, render
 from r1perf.cli.options import read, scenario_options
+from r1perf.cli.pace import SETTLES, pace
 from r1perf.preflight import api_key
 from r1perf.providers.registry import check_length
-from r1perf.scenario import Scenario, folder
+from r1perf.scenario import Scenario, folder, simulated
 from r1perf.sla import foresee, terms
 from r1perf.sla.foresight import warning
 from r1perf.sla.wording import percent
@@ -31,7 +32,10 @@ def command(source: str, **laid: Any) -> None:
     for loaded in items.values():
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
     console = Console()
-    made = check(scenario, items, scenario.plan(items, base))
+    plan = scenario.plan(items, base)
+    made = check(scenario, items, plan)
+    for _ in range(SETTLES if simulated(scenario.target.url) else 0):
+        made = check(scenario, items, plan, pace(scenario, made))
     for part in render(made):
         console.print(part)
     for line in _clauses(scenario, made):

@@ -26,6 +26,11 @@ class Length(msgspec.Struct, frozen=True):
         """Turn one standard normal number into a length in tokens."""
         return max(self.least, round(self.median * math.exp(self.sigma * normal)))
 
+    @property
+    def mean(self) -> float:
+        """Return the mean length."""
+        return self.median * math.exp(self.sigma**2 / 2)
+
 
 class Lengths(msgspec.Struct, frozen=True):
     """Say how long the model thinks and answers; `maths` for prompts that hold mathematics, `chat` for all others.
@@ -79,6 +84,15 @@ class Profile(msgspec.Struct, frozen=True):
     engine: Batched | Timetable
     lengths: Lengths
     context: Positive = 65_536
+
+    def pace(self, streams: float, prompt_tokens: float) -> tuple[float, float]:
+        """Return about what one of so many streams gets: seconds to its first token where nothing queues, then tokens/s."""
+        engine = self.engine
+        if isinstance(engine, Timetable):
+            return engine.ttft_ns / 1e9, engine.tokens_per_chunk * 1e9 / engine.itl_ns
+        step_ns = engine.step_ns + engine.step_per_stream_ns * min(streams, engine.max_batch)
+        prefill_s = engine.prefill_ns / 1e9 + prompt_tokens / engine.prefill_rate
+        return prefill_s + step_ns / 1e9, engine.tokens_per_chunk * 1e9 / step_ns
 
     def faster(self, speed: float) -> "Profile":
         """Return this profile with its engine `speed` times as fast; lengths and capacities stay."""

@@ -1,13 +1,17 @@
 """The plan that `r1perf check` shows: counts, load, money and warnings, from exact small scenarios."""
 
 import io
+import math
+import re
 
 import msgspec
 import pytest
 from rich.console import Console
 
 from r1perf.check import Check, Money, Speed, check, render
+from r1perf.cli.pace import SETTLES, pace
 from r1perf.datasets import Conversation, Expected, Turn
+from r1perf.errors import UsageError
 from r1perf.scenario import load
 
 RAW = {
@@ -140,19 +144,94 @@ def test_requests_of_many_turns_are_about_as_many():
     assert (made.conversations, made.requests) == (200, 400)
 
 
-def test_the_plan_is_shown():
-    out = Console(file=io.StringIO(), width=120)
-    for part in render(checked(target=RAW["target"] | {"price": {"output_per_1m": 10.0}}, warmup="10s")):
+def shown(made, width):
+    out = Console(file=io.StringIO(), width=width)
+    for part in render(made):
         out.print(part)
-    text = out.file.getvalue()
-    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return out.file.getvalue().splitlines()
+
+
+def test_the_plan_is_shown():
+    made = checked(target=RAW["target"] | {"price": {"output_per_1m": 10.0}}, warmup="10s")
+    lines = [" ".join(line.split()) for line in shown(made, 80)]
     assert lines[0] == "x against http://h/v1, m"
-    assert "stage workload lasts conversations requests requests/s output tok/s in flight" in lines
-    assert "warmup (not judged) constant 2/s 10s" in lines
-    assert "w 200 200 2.00 400 22" in lines
+    assert "conversations requests requests/s output tok/s in flight" in lines
+    assert "warmup, 10s (not judged): constant 2/s" in lines
+    assert lines[lines.index("constant, 1m40s: constant 2/s") + 1] == "w 200 200 2.00 400 22"
     assert "all 220 220" in lines
     assert "cost: about $0.44, at most $2.20 with every answer at its bound" in lines
     assert "assumed: the first token after 1 s, then 20 tokens/s for each user" in lines
+
+
+def test_the_plan_fits_into_80_columns_and_columns_stand_under_their_titles():
+    lines = shown(checked(workload={"reasoning-on-aime": RAW["workload"]["w"], "w": RAW["workload"]["w"]}, warmup="10s"), 80)
+    at = next(number for number, line in enumerate(lines) if "in flight" in line)
+    table = [line.rstrip() for line in lines[at:] if line.startswith((" ", "reasoning", "w ", "all "))]
+    assert max(map(len, table)) <= 80
+    ends = table[0].index("requests/s") + len("requests/s")
+    figures = [line[:ends].rsplit(" ", 1)[-1] for line in table if line.startswith(("reasoning", "w "))]
+    assert len(figures) == 4
+    assert all(re.fullmatch(r"\d\.\d\d", figure) for figure in figures)
+
+
+SPEEDS = [
+    (Speed(), "the first token after 1 s, then 20 tokens/s for each user"),
+    (Speed(2.5, 1234.5), "the first token after 2.5 s, then 1,234 tokens/s for each user"),
+    (
+        Speed(0.0031, 61.237, {}, "simulated tiny"),
+        "the first token after 3.1 ms, then 61.2 tokens/s for each user (simulated tiny)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("speed", "says"), SPEEDS)
+def test_an_assumed_speed_is_said(speed, says):
+    assert speed.says() == says
+
+
+def simulated(url, rate="2/s"):
+    scenario = load({
+        "name": "x", "duration": "100s", "target": {"url": url}, "arrivals": {"kind": "constant", "rate": rate},
+        "workload": {"w": {"dataset": {"kind": "chat", "turns": 1, "think_time": "0s"}, "max_tokens": 1000}},
+    })  # fmt: skip
+    items = {"w": Items(outputs=None)}
+    plan = scenario.plan(items)
+    made = check(scenario, items, plan)
+    for _ in range(SETTLES):
+        made = check(scenario, items, plan, pace(scenario, made))
+    return made, pace(scenario, made)
+
+
+def test_a_simulated_profile_says_how_fast_it_is():
+    made, _ = simulated("simulate:exact")
+    assert (made.speed.ttft_s, made.speed.tokens_per_s, made.speed.source) == (0.1, 50.0, "simulated exact")
+    faster, _ = simulated("simulate:exact?speed=10&tokens_per_chunk=3")
+    assert (faster.speed.ttft_s, faster.speed.tokens_per_s) == (0.01, pytest.approx(1500.0))
+    assert faster.speed.source == "simulated exact at 10 times its speed"
+    # Its chats have lognormal lengths: 16 exp(0.5^2 / 2) of thinking and 24 exp(0.4^2 / 2) of answer.
+    assert made.needs["w"].output_tokens == pytest.approx(16 * math.exp(0.125) + 24 * math.exp(0.08))
+
+
+@pytest.mark.parametrize("rate", ["0.5/s", "20/s"])
+def test_speed_and_what_is_in_flight_settle_together(rate):
+    made, after = simulated("simulate:tiny", rate)
+    assert after.tokens_per_s == pytest.approx(made.speed.tokens_per_s, rel=0.01)
+    # A step of tiny takes 5 ms and 0.02 ms a stream.
+    assert after.tokens_per_s == pytest.approx(1000 / (5 + 0.02 * made.rows[0].in_flight), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("simulate:r2", '"r2" is not a profile; allowed are r1-16xh100, tiny, exact, slow'),
+        ("simulate:tiny?speed=0", "speed 0 is not allowed; it is a factor above 0, up to 1000000"),
+        ("simulate:tiny?speed=x", 'speed is not a number: "x"'),
+    ],
+)
+def test_wrong_options_of_the_simulated_endpoint_are_told_by_check_too(url, says):
+    with pytest.raises(UsageError) as caught:
+        simulated(url)
+    assert str(caught.value) == f"`target.url`: the simulated endpoint cannot start: {says}"
 
 
 def test_a_plan_is_data():
