@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import tomllib
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from influx import InfluxDb
 from services import ROOT, Service, free_port, missing
+
+from r1perf import clock
 
 INFRA = ROOT / "infra"
 COMPOSE = INFRA / "compose"
@@ -206,9 +210,9 @@ def started(tmp_path) -> Iterator[Callable[..., Service]]:
     """Give a function that starts a service's command and waits until its health check is green."""
     running: list[Service] = []
 
-    def start(name: str, places: dict[str, str], checked: dict[str, str], extra: list[str] | None = None) -> Service:
+    def start(name, places, checked, extra=(), environ=None) -> Service:
         assert not well(name, checked)  # green without the service would say nothing
-        running.append(Service([*here(name, places), *(extra or [])], tmp_path / f"{name}.log"))
+        running.append(Service([*here(name, places), *extra], tmp_path / f"{name}.log", environ))
         return running[-1].wait(lambda: "well" if well(name, checked) else None, 30)
 
     yield start
@@ -222,29 +226,10 @@ def test_the_simulated_endpoint_gets_well(started):
     assert simulator.process.poll() is None
 
 
-def test_a_swarm_gets_well_and_ends_when_told(started, tmp_path):
-    pytest.importorskip("locust")
-    web, bind = str(free_port()), free_port()
-    scenario = tmp_path / "scenario.toml"
-    scenario.write_text((COMPOSE / "scenario.toml").read_text())
-    places = {
-        "0.0.0.0": "127.0.0.1", "8089": web, "/etc/r1perf/scenario.toml": str(scenario), "master": "127.0.0.1",
-        "/opt/r1perf/locustfiles/r1_mixed.py": str(ROOT / "locustfiles" / "r1_mixed.py"),
-    }  # fmt: skip
-    folder = ["--r1-runs", str(tmp_path / "runs")]
-    master = started("master", places, {"8089": web}, ["--master-bind-port", str(bind), *folder])
-    worker = started("worker", places, {"15B5": f"{bind:04X}"}, ["--master-port", str(bind), *folder])
-    for service in (worker, master):
-        service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(20) is not None
-        assert "Traceback" not in service.text()
-    assert not well("worker", {"15B5": f"{bind:04X}"})
-
-
 def test_the_port_of_the_workers_check_is_locusts():
-    from locust.argument_parser import parse_options
-
-    assert f":{parse_options(args=[]).master_port:04X} 01 " in SERVICES["worker"]["healthcheck"]["test"]
+    asks = "from locust.argument_parser import parse_options; print(parse_options(args=[]).master_port)"  # it patches its process
+    port = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True).stdout
+    assert f":{int(port):04X} 01 " in SERVICES["worker"]["healthcheck"]["test"]
 
 
 def test_the_scenario_of_the_swarm_is_one():
@@ -279,6 +264,55 @@ def test_what_is_generated_sets_influxdb_up(generated, tmp_path):
     finally:
         server.stop()
     assert not well("influxdb", {"8086": str(server.port)})
+
+
+def test_all_of_it_together_gets_well_leaves_a_run_in_influxdb_and_ends_when_told(started, tmp_path):
+    pytest.importorskip("locust")
+    database = InfluxDb(2, tmp_path / "influxdb")
+    bucket = database.bucket()
+    port, web, bind = (str(free_port()) for _ in range(3))
+    scenario = tmp_path / "scenario.toml"
+    text = (COMPOSE / "scenario.toml").read_text().replace("simulator:8000", f"127.0.0.1:{port}").replace("20s", "1s")
+    scenario.write_text(re.sub(r'duration = "\d+m"', 'duration = "2s"', text) + '[drain]\nmode = "1s"\n')
+    places = {
+        "0.0.0.0": "127.0.0.1", "8000": port, "8089": web, "/etc/r1perf/scenario.toml": str(scenario), "master": "127.0.0.1",
+        "/opt/r1perf/locustfiles/r1_mixed.py": str(ROOT / "locustfiles" / "r1_mixed.py"),
+    }  # fmt: skip
+    folder = ["--r1-runs", str(tmp_path / "runs")]
+    environ = database.environ(bucket)
+    assert set(environ) <= set(SERVICES["master"]["environment"])
+    try:
+        started("simulator", places, {"8000": port})
+        master = started("master", places, {"8089": web}, ["--master-bind-port", bind, *folder], environ)
+        worker = started("worker", places, {"15B5": f"{int(bind):04X}"}, ["--master-port", bind, *folder])
+        swarm = urllib.request.Request(f"http://127.0.0.1:{web}/swarm", b"user_count=1&spawn_rate=1&host=")
+        with urllib.request.urlopen(swarm, timeout=10) as response:
+            assert json.load(response)["success"] is True
+        (run,) = awaited(60, lambda: [path for path in (tmp_path / "runs").glob("*/run.json") if finished(path)])
+        document = json.loads(run.read_text())
+        assert document["counts"]["scheduled"] > 0
+        assert awaited(10, lambda: database.points(bucket, "r1_run") == 1 + len(document["workloads"]))
+        assert database.points(bucket, "r1_interval") > 0
+        for service in (worker, master):
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(20) is not None
+            assert "Traceback" not in service.text()
+        assert not well("worker", {"15B5": f"{int(bind):04X}"})
+    finally:
+        database.stop()
+
+
+def finished(path: Path) -> bool:
+    return json.loads(path.read_text())["status"] == "finished"
+
+
+def awaited(seconds: float, ask: Callable[[], Any]) -> Any:
+    """Ask until there is an answer."""
+    until_ns = clock.monotonic_ns() + int(seconds * 1e9)
+    while not (answer := ask()):
+        assert clock.monotonic_ns() < until_ns
+        clock.sleep(0.1)
+    return answer
 
 
 # --- Grafana's provisioning ---
