@@ -55,6 +55,8 @@ def _target(scenario: Scenario) -> None:
         if (fault := path_fault(f"{parts.path or '/'}?{parts.query}")) is not None:
             raise ScenarioError("target.url", f'"{target.url}" {fault}')
     _headers("target", target.headers)
+    if not target.model:
+        raise ScenarioError("target.model", "must not be empty")
     if target.provider not in names():
         raise ScenarioError("target.provider", f'unknown provider "{target.provider}"; {allowed(target.provider, names())}')
     if target.api_key_env is not None and _ENV_NAME.fullmatch(target.api_key_env) is None:

@@ -160,6 +160,7 @@ RULES = [
     ("url-brackets", [("http://h/v1", "http://[::1/v1")], '`target.url`: "http://[::1/v1" is not a url: Invalid IPv6 URL'),
     ("url-port", [("http://h/v1", "http://h:99999/v1")], '`target.url`: "http://h:99999/v1" is not a url: Port out of range 0-65535'),
     ("url-blank", [("h/v1", "h/v 1")], '`target.url`: "http://h/v 1" holds a character that must be percent-encoded'),
+    ("model", [('model = "m"', 'model = ""')], "`target.model`: must not be empty"),
     ("header-value", [('model = "m"', 'model = "m"\nheaders = { X-Team = "höhö" }')],
      "`target.headers.X-Team`: has a line break or a character that is not ASCII in its value"),
     ("header-line", [("dataset =", 'headers = { X-Team = "a\\nb" }\ndataset =')],
