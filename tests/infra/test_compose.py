@@ -226,9 +226,17 @@ def test_the_simulated_endpoint_gets_well(started):
     assert simulator.process.poll() is None
 
 
+LOCUSTS_PORT = """
+from locust.argument_parser import get_empty_argument_parser, setup_parser_arguments
+parser = get_empty_argument_parser(add_help=False)
+setup_parser_arguments(parser)
+print(parser.get_default("master_port"))
+"""
+
+
 def test_the_port_of_the_workers_check_is_locusts():
-    asks = "from locust.argument_parser import parse_options; print(parse_options(args=[]).master_port)"  # it patches its process
-    port = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True).stdout
+    words = [sys.executable, "-c", LOCUSTS_PORT]  # elsewhere, for Locust patches the process that imports it
+    port = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert f":{int(port):04X} 01 " in SERVICES["worker"]["healthcheck"]["test"]
 
 
