@@ -50,7 +50,8 @@ class Member:
         self._master: wire.Welcome | None = None
         self._place = place()
         self._heard_ns = self._loop.now_ns()
-        self.code = 0
+        # Failed requests are the run's result; Locust would make them the worker process's failure.
+        self.code = environment.process_exit_code = 0
         self._runner.register_message(wire.DOWN, self._receive, concurrent=True)
         environment.events.heartbeat_received.add_listener(self._on_heartbeat)
         joiner(environment, self._join)
@@ -144,7 +145,14 @@ class Member:
             if self._part is not None:
                 self._part.channel.tick()
             if self.part is not None and self._orphaned():
-                self.part.end()
+                self._end_alone(self.part)
+
+    def _end_alone(self, part: Part) -> None:
+        """End without a master, the files complete; the process ends too, since no master knows it any more."""
+        self.code = self._environment.process_exit_code = 3
+        part.end()
+        part.wait(self._loop.now_ns() + FINISH_NS)
+        self._runner.quit()
 
     def _orphaned(self) -> bool:
         if not isinstance(self._runner, WorkerRunner):

@@ -1,0 +1,222 @@
+"""Swarms of real processes, and what their ends leave: every request once in the master's counts, or said to be lost."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from swarms import LONG, R1PERF, Swarm, ended_well, whole
+
+
+@pytest.fixture
+def swarm(tmp_path, start_simulator):
+    truth = tmp_path / "truth.jsonl"
+    made = Swarm(tmp_path, start_simulator("--profile", "tiny", "--truth", str(truth)), truth)
+    yield made
+    made.close()
+
+
+def locust(swarm, *arguments, **scenario):
+    """Start `locust --processes 2`."""
+    return swarm.locust("--processes", "2", "--r1-scenario", swarm.scenario(**scenario), *arguments)
+
+
+def reasons(swarm):
+    return " | ".join(swarm.document["validity"]["reasons"])
+
+
+# --- Ends in order ---
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_plain_locust_ends_well(swarm, processes):
+    arguments = ["--processes", processes] if processes > 1 else []
+    master = swarm.locust(*arguments, "--r1-scenario", swarm.scenario(duration="3s"))
+    code = swarm.wait(master)
+    ended_well(swarm, code)
+    assert len(swarm.document["workers"]) == processes
+    assert swarm.output(master).splitlines()[-1] == f"runs/{swarm.archive.name}"
+    whole(swarm)
+
+
+def test_r1perf_run_waits_for_its_workers_and_ends_well(swarm):
+    master = swarm.master(swarm.scenario(duration="3s"), 2, "--repeat", "2")
+    workers = [swarm.worker(), swarm.worker()]
+    code = swarm.wait(master)
+    assert [swarm.wait(worker) for worker in workers] == [0, 0]
+    (swarm.runs,) = swarm.runs.iterdir()
+    first, second = sorted(swarm.runs.iterdir())
+    for folder in (first, second):
+        swarm.runs = folder.parent / f"only-{folder.name}"
+        swarm.runs.mkdir()
+        folder.rename(swarm.runs / folder.name)
+        assert swarm.document["status"] == "finished"
+        assert len(swarm.document["workers"]) == 2
+        assert code in (0, 3)
+        counts = swarm.document["counts"]
+        assert counts["scheduled"] == len(swarm.lines())
+
+
+def test_streams_longer_than_the_run_and_any_stop_timeout_are_waited_for(swarm):
+    master = locust(swarm, "-t", "3s", "--stop-timeout", "1", workloads=LONG, duration="60s")
+    code = swarm.wait(master)
+    ended_well(swarm, code)
+    assert swarm.document["elapsed_s"] > 6
+    assert swarm.document["reason"] == "Locust was asked to stop the test"
+    assert "cancelled" not in swarm.document["counts"]
+    whole(swarm)
+
+
+@pytest.mark.parametrize("users", [3, 8])
+def test_a_locust_user_is_one_session(swarm, users):
+    scenario = swarm.scenario(duration="4s", arrivals='kind = "closed"\nsessions = 32')
+    master = swarm.locust("--processes", "2", "--r1-scenario", scenario, "-u", users, "-r", "50")
+    code = swarm.wait(master)
+    ended_well(swarm, code)
+    lines = swarm.lines()
+    sessions = {line.arrival % users for line in lines}
+    assert sessions == set(range(users))
+    # A session sends one request at a time.
+    for session in sessions:
+        mine = sorted((line.scheduled_ns, line.done_ns) for line in lines if line.arrival % users == session)
+        assert all(done <= scheduled for (_, done), (scheduled, _) in zip(mine, mine[1:], strict=False))
+    # Locust's first users are worker 0's, and so are the first sessions: shards by users, as the plan has them.
+    assert {line.arrival % users for line in swarm.lines("0")} == set(range(0, users, 2))
+
+
+def test_locusts_own_tables_show_our_requests(swarm):
+    master = swarm.locust("--processes", "2", "--r1-scenario", swarm.scenario(duration="3s"), "--json-file", "stats")
+    swarm.wait(master)
+    counts = swarm.document["counts"]
+    stats = {row["method"]: row for row in json.loads((swarm.folder / "stats.json").read_text())}
+    assert set(stats) == {"chat", "aime"}
+    assert sum(row["num_requests"] for row in stats.values()) == counts["scheduled"]
+    document = {row["name"]: row["counts"]["scheduled"] for row in swarm.document["workloads"]}
+    assert {name: row["num_requests"] for name, row in stats.items()} == document
+    assert {row["name"] for row in stats.values()} == {
+        f"{swarm.simulator.url.removeprefix('http://')}/deepseek-r1".replace("/v1", "")
+    }
+
+
+# --- Signals ---
+
+
+def test_ctrl_c_to_the_process_group_drains_and_completes_the_archive(swarm):
+    master = locust(swarm, duration="60s")
+    swarm.until(20)
+    swarm.interrupt_group(master)
+    assert swarm.wait(master) == 130
+    assert swarm.document["status"] == "interrupted"
+    assert "cancelled" not in swarm.document["counts"]
+    whole(swarm)
+
+
+def test_a_second_ctrl_c_cuts_and_loses_nothing(swarm):
+    master = locust(swarm, workloads=LONG, duration="60s")
+    swarm.until(5)
+    swarm.interrupt_group(master)
+    time.sleep(1)
+    swarm.interrupt_group(master)
+    assert swarm.wait(master, 15) == 130
+    assert swarm.document["counts"]["cancelled"] > 0
+    assert "Traceback" not in swarm.output(master)
+    whole(swarm)
+
+
+def test_a_terminated_worker_drains_says_so_and_ends_the_run(swarm):
+    master = locust(swarm, duration="60s")
+    swarm.until(20)
+    os.kill(swarm.pid("1"), signal.SIGTERM)
+    assert swarm.wait(master) == 3
+    assert swarm.document["reason"] == "the worker was asked to end by SIGTERM"
+    assert "lost" not in swarm.document["counts"]
+    whole(swarm)
+
+
+def test_a_worker_that_is_stopped_for_a_while_loses_nothing(swarm):
+    master = locust(swarm, duration="16s")
+    swarm.until(20)
+    worker = swarm.pid("0")
+    os.kill(worker, signal.SIGSTOP)
+    time.sleep(10)
+    os.kill(worker, signal.SIGCONT)
+    assert swarm.wait(master) == 3
+    assert "late" in reasons(swarm)
+    assert "lost" not in swarm.document["counts"]
+    whole(swarm)
+
+
+def test_a_paused_master_loses_nothing(swarm):
+    master = locust(swarm, duration="14s")
+    swarm.until(20)
+    os.kill(master.pid, signal.SIGSTOP)
+    time.sleep(8)
+    os.kill(master.pid, signal.SIGCONT)
+    ended_well(swarm, swarm.wait(master))
+    whole(swarm)
+
+
+def test_a_killed_master_leaves_files_from_which_the_run_is_rebuilt(swarm):
+    master = swarm.master(swarm.scenario(duration="60s"), 2)
+    workers = [swarm.worker(), swarm.worker()]
+    swarm.until(30)
+    master.kill()
+    assert [swarm.wait(worker, 20) for worker in workers] == [3, 3]
+    assert swarm.document["status"] == "running"
+    recovered = subprocess.run([*R1PERF, "recover", str(swarm.archive), "--write"], capture_output=True, text=True, check=True)
+    assert "rebuilt from what its workers had" in recovered.stdout
+    assert swarm.document["counts"]["ok"] >= 30
+    whole(swarm)
+
+
+def test_a_worker_that_joins_has_no_part_in_the_run(swarm):
+    scenario = swarm.scenario(duration="10s", arrivals='kind = "closed"\nsessions = 6')
+    master = swarm.locust("--master", "--expect-workers", "2", "--r1-scenario", scenario)
+    workers = [swarm.locust("--worker"), swarm.locust("--worker")]
+    swarm.until(10)
+    late = [swarm.worker(), swarm.worker()]
+    code = swarm.wait(master)
+    assert [swarm.wait(process) for process in (*workers, *late)] == [0, 0, 0, 0]
+    ended_well(swarm, code)
+    assert swarm.document["workers"] == ["0", "1"]
+    assert swarm.output(master).count("has joined: it waits for the next run") == 2
+    assert {line.arrival % 6 for line in swarm.lines()} == set(range(6)), "no session was begun on another worker"
+    whole(swarm)
+
+
+def test_a_worker_without_its_key_says_so_before_the_run(swarm):
+    scenario = swarm.scenario()
+    scenario.write_text(scenario.read_text().replace('model = "deepseek-r1"', 'model = "deepseek-r1"\napi_key_env = "SWARM_KEY"'))
+    with_key = {"env": {**os.environ, "SWARM_KEY": "very-secret"}}
+    master = swarm.locust("--master", "--expect-workers", "2", "--r1-scenario", scenario, **with_key)
+    swarm.locust("--worker", **with_key)
+    swarm.locust("--worker")
+    assert swarm.wait(master) == 2
+    assert "the environment variable SWARM_KEY is not set" in swarm.output(master)
+    assert not list(swarm.runs.iterdir())
+    assert not swarm.truths()
+
+
+# --- Elsewhere ---
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs a process table of its own: root and unshare")
+def test_the_files_of_a_worker_elsewhere_are_fetched(swarm, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    master = swarm.master(swarm.scenario(duration="3s"), 2)
+    swarm.worker()
+    swarm.worker("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", cwd=elsewhere)
+    code = swarm.wait(master)
+    assert swarm.document["status"] == "finished", code
+    facts = swarm.document["environment"]["workers"]
+    (away,) = [name for name, fact in facts.items() if "folder" in fact]
+    theirs = Path(facts[away]["folder"])
+    assert theirs == elsewhere / "runs" / swarm.archive.name
+    for name in (f"requests.{away}.jsonl", f"snapshots.{away}"):
+        assert (theirs / name).read_bytes() == (swarm.archive / name).read_bytes()
+    whole(swarm)
