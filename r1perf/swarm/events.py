@@ -59,8 +59,10 @@ class Log:
         self._page = page
 
     def note(self, sentence: str) -> None:
-        """Log a sentence."""
+        """Log a sentence, and show it."""
         logger.warning(sentence)
+        if self._page is not None:
+            self._page.note(sentence)
 
     def show(self, summary: Summary, phase: str) -> None:
         """Let the page know what the run does: its figures it has as a sink."""
@@ -104,7 +106,11 @@ class _Lead:
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
         Interrupts(lambda: self._master.running, self._interrupt, ends=environment.web_ui is not None)
-        self._page = None if environment.web_ui is None else Page(environment, self._master, self._options.r1_web_origin)
+        self._page = (
+            None
+            if environment.web_ui is None
+            else Page(environment, self._master, self._options.r1_web_origin, scenario.arrivals)
+        )
 
     def _fill_in(self, closed: Closed) -> None:
         """Let Locust's users and spawn rate be the scenario's where nobody has given others."""

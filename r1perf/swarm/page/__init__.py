@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 
+import msgspec
 from locust.env import Environment
 
 from r1perf import clock
+from r1perf.arrivals import AnyArrivals
 from r1perf.swarm.page.guard import Guard
 from r1perf.swarm.page.history import History
-from r1perf.swarm.page.link import linked, tab
+from r1perf.swarm.page.link import linked, rate, tab
 from r1perf.swarm.page.routes import blueprint
 from r1perf.swarm.page.state import Kept, State, Watched, state
 
@@ -21,10 +23,12 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 class Page:
     """The page of one Locust process, for all its runs. `history` is a sink of each; what else it hears is `begin`, `show`, `refuse`.
 
-    It puts itself into Locust's web UI, and a guard around all of it.
+    It puts itself into Locust's web UI, and a guard around all of it. `arrivals` are those of the scenario that Locust was started with.
     """
 
-    def __init__(self, environment: Environment, watched: Watched, origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self, environment: Environment, watched: Watched, origins: Iterable[str] = (), arrivals: AnyArrivals | None = None
+    ) -> None:
         web_ui = environment.web_ui
         assert web_ui is not None
         app = web_ui.app
@@ -36,7 +40,7 @@ class Page:
         base = str(getattr(environment.parsed_options, "web_base_path", None) or "").rstrip("/") + PATH
         wrap = web_ui.auth_required_if_enabled
         app.register_blueprint(blueprint(base, self.history, kept, self._epoch, wrap, {"stop": self._stop}))
-        app.after_request(lambda response: linked(response, base))
+        app.after_request(lambda response: linked(response, base, rate(arrivals)))
         app.wsgi_app = Guard(app.wsgi_app, origins, loopback=web_ui.host in LOOPBACK)  # type: ignore[method-assign]
         web_ui.template_args["extended_tabs"] = [*web_ui.template_args.get("extended_tabs", ()), tab()]
 
@@ -45,10 +49,15 @@ class Page:
         self.history.begin()
         self._phase = ""
         self._refusal: str | None = None
+        self._word: str | None = None
 
     def show(self, phase: str) -> None:
         """Take note of the collector's phase."""
         self._phase = phase
+
+    def note(self, sentence: str) -> None:
+        """Take what people are told; it is shown at once while a run is prepared, later its sink has it."""
+        self._word = sentence
 
     def refuse(self, sentence: str) -> None:
         """Say why a run could not even be prepared."""
@@ -57,12 +66,21 @@ class Page:
     def _state(self, stage: str | None) -> State:
         if self._refusal is not None:
             return State(phase="refused", sentence=self._refusal)
-        return state(self._watched, self.history, self._phase, stage)
+        made = state(self._watched, self.history, self._phase, stage)
+        return msgspec.structs.replace(made, sentence=self._word) if made.phase == "preparing" else made
 
     def _epoch(self) -> object:
         """Return what changes when the page must not show what it showed a moment ago."""
         history, watched = self.history, self._watched
-        return watched.running, self._phase, self._refusal, history.run is None, history.document is None, len(history.notes)
+        return (
+            watched.running,
+            self._phase,
+            self._refusal,
+            self._word,
+            history.run is None,
+            history.document is None,
+            len(history.notes),
+        )
 
     def _stop(self, value: str) -> str | None:
         """End the run in order; `now` gives what is in flight a bounded time, and none the second time."""

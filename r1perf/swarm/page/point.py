@@ -3,7 +3,7 @@
 from r1perf.histogram import Counts
 from r1perf.summary import Interval
 
-CHARTED = ("ttft", "ttfo", "itl", "tpot", "e2e", "schedule_delay")
+CHARTED = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e", "schedule_delay")
 """The metrics whose percentiles are drawn over time."""
 
 RANKS = (50, 95, 99)

@@ -1,10 +1,10 @@
 // The charts: one definition each, drawn by uPlot, with a common cursor, zoom and stage bands.
 
-import { clock, digits, duration, percent, short, shortDuration, words } from "./format.js";
+import { NONE, clock, count, digits, duration, percent, short, shortDuration, words } from "./format.js";
 import { tokensOf } from "./past.js";
 
 const RANKS = ["p50", "p95", "p99"];
-const LATENCIES = { ttft: "TTFT", itl: "ITL", ttfo: "TTFO", tpot: "TPOT", e2e: "E2E" };
+const LATENCIES = { ttft: "TTFT", itl: "ITL", ttfo: "TTFO", thinking: "Thinking time", tpot: "TPOT", e2e: "E2E" };
 
 const OUTCOMES = [
   "ok", "truncated", "cancelled", "dropped", "lost", "rate_limited", "overloaded", "timeout", "client_error", "server_error",
@@ -55,7 +55,7 @@ const CHARTS = [
     id: "in_flight",
     title: "Requests in flight",
     stacked: true,
-    write: (n) => digits(n),
+    write: (n) => (Number.isInteger(n) ? count(n) : digits(n)),
     tick: short,
     series: (view) => view.selected.map((name) => line(name, view.ink(name), (row) => row.inFlight[name] ?? 0, { fill: true })),
   },
@@ -72,6 +72,7 @@ const CHARTS = [
       ),
   },
   latency("ttfo"),
+  latency("thinking"),
   latency("tpot"),
   latency("e2e"),
   {
@@ -178,7 +179,7 @@ export class Charts {
     const logarithmic = this.log && chart.log;
     const options = {
       ...size(holder),
-      padding: [14, 8, 0, 0],
+      padding: [14, 18, 0, 0],
       legend: { show: false },
       cursor: {
         points: { size: 6 },
@@ -218,11 +219,11 @@ export class Charts {
       dash: one.dash,
       spanGaps: Boolean(one.spanGaps),
       paths: chart.bars ? uPlot.paths.bars({ size: [1, 24], gap: 1 }) : undefined,
-      points: chart.stacked ? { show: false } : { size: 4, fill: stroke, show: (u, i) => isolated(u, i) },
+      points: chart.stacked ? { show: false } : { size: 4, fill: stroke, show: few },
     };
   }
 
-  // Stages stand behind the lines; those that are not judged are hatched by being left plain.
+  // Stages stand behind the lines, the judged ones shaded.
   #bands(u) {
     const { ctx } = u;
     const { left, top, width, height } = u.bbox;
@@ -233,6 +234,7 @@ export class Charts {
     ctx.clip();
     ctx.font = `${10 * ratio}px system-ui, sans-serif`;
     ctx.textBaseline = "top";
+    ctx.textAlign = "left";
     this.stages.forEach((stage) => {
       if (stage.start_s == null || stage.end_s == null) return;
       const from = u.valToPos(stage.start_s, "x", true);
@@ -270,14 +272,14 @@ export class Charts {
     );
   }
 
-  // Show the values under the cursor, else the latest.
+  // Show the values under the cursor; else, while a run goes on, the latest.
   #say(drawn) {
     if (!drawn.plot || !drawn.values) return;
     const at = drawn.plot.cursor.idx;
     [...drawn.legend.children].forEach((item, n) => {
       const values = drawn.values[n] ?? [];
-      const value = at == null ? values.findLast((one) => one != null) : values[at];
-      item.lastChild.textContent = value == null ? "–" : drawn.chart.write(value);
+      const value = at == null ? (this.view.live ? values.findLast((one) => one != null) : undefined) : values[at];
+      item.lastChild.textContent = value == null ? (at == null ? "" : NONE) : drawn.chart.write(value);
     });
   }
 }
@@ -295,10 +297,8 @@ function sums(values) {
   return raised.reverse();
 }
 
-// A value without neighbours makes no line: it is shown as a point.
-function isolated(u, i) {
-  const data = u.data[i];
-  const filled = data.filter((value) => value != null).length;
-  return filled > 0 && filled < 40;
+// One value, or two, make no line to speak of: they are shown as points.
+function few(u, i) {
+  return u.data[i].filter((value) => value != null).length < 3;
 }
 

@@ -1,4 +1,4 @@
-// Lead from Locust's own UI to our page: its tab of ours, and a link that is there before there are tabs.
+// Lead from Locust's own UI to our page, and fit its form to r1perf. It runs before Locust's own script does.
 {
   const { page, title, arrivals } = document.currentScript.dataset;
 
@@ -15,22 +15,36 @@
     true,
   );
 
+  // Where there are no tabs yet, a link leads there.
   const link = document.createElement("a");
   link.href = page;
   link.id = "r1perf-link";
   link.textContent = `${title} →`;
-  Object.assign(link.style, {
-    position: "fixed", right: "16px", bottom: "16px", zIndex: 1000, padding: "8px 14px", borderRadius: "18px",
-    background: "#0b6bcb", color: "#fff", font: "600 14px system-ui, sans-serif", textDecoration: "none",
-    boxShadow: "0 1px 4px rgb(0 0 0 / 40%)",
-  });
   document.body.append(link);
 
   // In an open loop users and spawn rate say nothing, and Locust shows them as disabled fields: the rate stands in their place.
   const style = document.createElement("style");
-  style.textContent = ["user_count", "userCount", "spawn_rate", "spawnRate"]
-    .map((name) => `.MuiFormControl-root:has(> * > input[name="${name}"]:disabled)`)
-    .join(", ") + " { display: none; }";
+  style.textContent = `
+    #r1perf-link { position: absolute; left: 230px; top: 14px; z-index: 1200; padding: 8px 14px; border-radius: 18px;
+      background: rgb(0 0 0 / 25%); color: #fff; font: 600 14px system-ui, sans-serif; text-decoration: none; }
+    #r1perf-link:hover { background: rgb(0 0 0 / 40%); }
+    body:has([role=tablist]) #r1perf-link { display: none; }
+    @media (max-width: 700px) { #r1perf-link { position: fixed; left: 16px; top: auto; bottom: 12px; background: #0b6bcb; } }
+    .MuiFormControl-root:has(> * > input[name="userCount"]:disabled),
+    .MuiFormControl-root:has(> * > input[name="spawnRate"]:disabled) { display: none; }
+  `;
   document.head.append(style);
-  void arrivals;
+
+  // Say what the scenario's own rate is, beside the field that sets another.
+  const rate = window.templateArgs?.extra_options?.r1_rate;
+  if (rate && arrivals) rate.help_text = `${rate.help_text}; empty: ${arrivals}`;
+
+  // Our options are what a run is chosen by: they are not to be looked for.
+  let opened = false;
+  new MutationObserver(() => {
+    const head = opened ? null : document.querySelector("form .MuiAccordion-root:has([name^=r1]) .MuiAccordionSummary-root[aria-expanded=false]");
+    if (!head) return;
+    opened = true;
+    head.click();
+  }).observe(document.body, { childList: true, subtree: true });
 }

@@ -84,10 +84,17 @@ function show() {
   const width = chooseWidth();
   if (width !== held.width) begin({ width });
   draw(run);
-  tables.figures($("figures"), state.table ?? [], run.workloads);
+  tables.figures($("figures"), state.table ?? [], run.workloads, nothing());
   tables.counts($("counts"), state, run.workloads);
   tables.stages($("stages"), state);
   tables.throughput($("throughput"), state.throughput, held.stage);
+}
+
+// Say why there are no figures: usually a warmup or a ramp goes on, which is not judged.
+function nothing() {
+  if (held.stage || state.phase === "ended") return "nothing was measured";
+  const judged = (state.stages ?? []).some((stage) => stage.judged && stage.start_s != null);
+  return judged ? "nothing is measured so far" : "no judged stage has begun; another can be chosen above";
 }
 
 function header(run) {
@@ -141,6 +148,7 @@ function draw(run) {
     perChunk: state.tokens_per_chunk ?? {},
     outcomes,
     stages: state.stages ?? [],
+    live: state.phase !== "ended",
     range: last && elapsed > last ? [elapsed - last, elapsed] : [0, whole],
     middle: (row) => (row.number + 0.5) * step,
     seconds: (row) => row.length * run.interval_s,

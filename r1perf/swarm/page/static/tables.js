@@ -41,7 +41,7 @@ function figure(series, name) {
   return make("td", duration(shown), { "data-figure": name, "data-value": value, title: `${value} ms` });
 }
 
-export function figures(table, rows, workloads) {
+export function figures(table, rows, workloads, nothing) {
   const body = [];
   for (const workload of workloads.length === 1 ? [null] : [null, ...workloads]) {
     const mine = Object.keys(METRICS).map((metric) => rows.find((one) => one.metric === metric && (one.workload ?? null) === workload));
@@ -57,7 +57,7 @@ export function figures(table, rows, workloads) {
       body.push(line);
     }
   }
-  if (!body.length) body.push(row([make("td", "no request has got so far", { colspan: FIGURES.length + 2, class: "none" })]));
+  if (!body.length) body.push(row([make("td", nothing, { colspan: FIGURES.length + 2, class: "none" })]));
   fill(table, ["", "count", ...FIGURES], body);
 }
 
@@ -124,15 +124,16 @@ export function tiles(holder, state) {
   const failed = Object.entries(all).reduce((sum, [name, n]) => sum + (FAILED.has(name) ? n : 0), 0);
   const us = (value) => duration(value == null ? null : value / 1000);
   const figure = (metric, name) => duration(found(metric) ? Math.min(found(metric)[name], found(metric).max) : null);
+  const lately = now ? ` · ${span(now.seconds)}` : ""; // what these seconds brought
   const list = now
     ? [
-        ["output tok/s", `${now.tokens_known ? "" : "~"}${rate(now.output_tokens_per_s)}`, `${rate(now.chunks_per_s)} chunks/s`],
-        ["completed/s", rate(now.completed_per_s), `scheduled ${rate(now.scheduled_per_s)}, sent ${rate(now.sent_per_s)}`],
+        [`output tok/s${lately}`, `${now.tokens_known ? "" : "~"}${rate(now.output_tokens_per_s)}`, `${rate(now.chunks_per_s)} chunks/s`],
+        [`completed/s${lately}`, rate(now.completed_per_s), `scheduled ${rate(now.scheduled_per_s)}, sent ${rate(now.sent_per_s)}`],
         ["in flight", count(now.in_flight), now.waiting ? `${count(now.waiting)} waiting` : `${count(now.conversations)} conversations begun`],
-        ["TTFT p95", us(now.ttft_p95), `p50 ${us(now.ttft_p50)}`],
-        ["ITL p95", us(now.itl_p95), `p50 ${us(now.itl_p50)}`],
+        [`TTFT p95${lately}`, us(now.ttft_p95), `p50 ${us(now.ttft_p50)}`],
+        [`ITL p95${lately}`, us(now.itl_p95), `p50 ${us(now.itl_p50)}`],
         ["failed", count(failed), `${share(failed, now.done)} of ${count(now.done)} done`, failed > 0],
-        ["generator CPU", percent(now.cpu), `delay up to ${duration(now.delay_max_ns / 1e6)}, lag ${duration(now.loop_lag_max_ns / 1e6)}`],
+        [`generator CPU${lately}`, percent(now.cpu), `delay up to ${duration(now.delay_max_ns / 1e6)}, lag ${duration(now.loop_lag_max_ns / 1e6)}`],
       ]
     : [
         ["output tok/s", rate(state.throughput?.output_tokens_per_s), "judged stages"],
@@ -156,7 +157,7 @@ export function sla(holder, clauses, phase) {
   holder.hidden = !clauses.length;
   holder.replaceChildren(
     ...clauses.map((one) => {
-      const verdict = one.verdict ?? (phase === "ended" ? "not judged" : "open");
+      const verdict = one.verdict ?? (phase === "ended" ? "not judged" : "pending");
       const item = one.lines ? make("details", null, { class: `clause ${verdict}` }) : make("div", null, { class: `clause ${verdict}` });
       const head = one.lines ? item.appendChild(make("summary")) : item;
       head.append(make("span", verdict, { class: "verdict" }), make("code", one.clause));
