@@ -15,7 +15,7 @@ from r1perf.errors import R1perfError
 from r1perf.result import FAILED
 from r1perf.scenario import Scenario, resolved
 from r1perf.sinks import Sink
-from r1perf.sla import ClauseError, Standing, exit_code, terms
+from r1perf.sla import ClauseError, Standing, entries, exit_code, terms
 from r1perf.summary import Document, Interval, Run, Summary, document, recent
 from r1perf.summary.archived import recover_worker
 
@@ -375,7 +375,7 @@ class Collector:
         if self._standing is not None:
             verdicts = self._standing.verdicts(built.validity.reasons, reason)
             self._ruled = exit_code(verdicts)
-            built = msgspec.structs.replace(built, sla=msgspec.to_builtins(verdicts))
+            built = msgspec.structs.replace(built, sla=entries(verdicts))
         for sink in [*self._sinks, *self._broken]:
             try:
                 sink.close(built)

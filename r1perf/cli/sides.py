@@ -7,7 +7,7 @@ import msgspec
 
 from r1perf.launch.run import Ran
 from r1perf.sinks.archive import write_document
-from r1perf.sla import exit_code, judge_archive
+from r1perf.sla import entries, exit_code, judge_archive
 
 _PRECEDENCE = (2, 130, 1, 3, 0)
 
@@ -23,7 +23,7 @@ def against(ran: Ran, baseline: Sequence[Path], beside: Sequence[Path]) -> Ran:
     if ran.folder is None or document is None:
         return ran
     verdicts = judge_archive(ran.folder, baseline=baseline, beside=[run for run in beside if run != ran.folder])
-    built = msgspec.structs.replace(document, sla=msgspec.to_builtins(verdicts))
+    built = msgspec.structs.replace(document, sla=entries(verdicts))
     write_document(ran.folder, built)
     code = ran.verdict.code
     if code not in (2, 130):

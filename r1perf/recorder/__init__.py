@@ -20,12 +20,12 @@ from r1perf.result import CENSORED, FAILED, Outcome, Result, Stream
 from r1perf.schedule import Stage
 from r1perf.snapshot import NO_TALLIES, Counter, Health, Series, Snapshot
 
-__all__ = ["LATE_NS", "Recorder", "Tallies", "drain_index"]
+__all__ = ["LATE_NS", "STALLED", "Recorder", "Tallies", "drain_index"]
 
 LATE_NS = 5_000_000
 """A request that is sent so long after its time counts as `late`."""
 
-_STALLED = frozenset({Outcome.TIMEOUT, Outcome.STREAM_BROKEN, Outcome.STREAM_ERROR})
+STALLED = frozenset({Outcome.TIMEOUT, Outcome.STREAM_BROKEN, Outcome.STREAM_ERROR})
 """Outcomes whose last gap was still open: it counts as a gap, since the user waited for it."""
 
 _FOLD_TOKENS = ("input_tokens", "output_tokens", "reasoning_tokens", "cached_tokens")
@@ -229,7 +229,7 @@ class Recorder:
         k = self._interval(stream.pending[-1]) if stream.pending else 0
         self._enter(stream.workload, fold_one(stream, self.timeline), k)
         chunks = sum(stream.chunks_by_stage.values())
-        if result.outcome in _STALLED and chunks and (gap := result.done_ns - stream.folded_ns) > 0:
+        if result.outcome in STALLED and chunks and (gap := result.done_ns - stream.folded_ns) > 0:
             stream.itl_max_ns = max(stream.itl_max_ns, gap)
             key = (stream.workload, self.timeline.at(result.done_ns))
             self._gaps.setdefault(key, []).append(np.array([gap], dtype=np.int64))

@@ -23,7 +23,7 @@ from r1perf.sla.standing import Standing
 from r1perf.sla.tally import Tallied, Tallier, Tally
 from r1perf.sla.terms import Terms, outline, scope_of, terms, unique
 from r1perf.sla.validate import Scope, parse
-from r1perf.sla.verdicts import broken, exit_code, read_verdicts, verdicts
+from r1perf.sla.verdicts import broken, entries, exit_code, read_verdicts, verdicts
 
 __all__ = [
     "Account",
@@ -51,6 +51,7 @@ __all__ = [
     "Watch",
     "Window",
     "broken",
+    "entries",
     "exit_code",
     "family",
     "fate",

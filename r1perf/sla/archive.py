@@ -2,7 +2,7 @@
 
 A clause that the run itself declared keeps its verdict, which was made of exact live counts. Others are counted anew: requests one by
 one from `requests.<worker>.jsonl`, gaps between chunks from the histograms of each interval, where the bucket that holds the limit counts both
-ways. Of gaps a request's line says how many it had and the longest, so misses are spread evenly over the requests that had any.
+ways.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,17 +11,15 @@ from pathlib import Path
 import msgspec
 
 from r1perf.errors import ArchiveError, UsageError
-from r1perf.histogram import Counts
 from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
-from r1perf.result import FAILED, Result
+from r1perf.result import Result
 from r1perf.scenario import Scenario, load
 from r1perf.sla.account import Account
 from r1perf.sla.clauses import Baseline, Clause
-from r1perf.sla.dependence import Clusters
 from r1perf.sla.finding import Verdict
+from r1perf.sla.gaps import clusters, counted, open_gaps, stages_of
 from r1perf.sla.judge import family
 from r1perf.sla.limits import Watch
-from r1perf.sla.recorded import bracket
 from r1perf.sla.tally import Tallied, Tallier, Tally
 from r1perf.sla.terms import Terms, scope_of, unique
 from r1perf.sla.validate import parse
@@ -119,10 +117,12 @@ def _account(run: Path, written: Document, scenario: Scenario, terms: Terms, dam
     gaps = [watch for watch in watches if watch.unit == "gap"]
     answers = [watch for watch in watches if watch.unit == "answer"]
     tallied.add(_graded(summary, answers))
-    for worker in workers:
-        if gaps and worker in origins:
-            tallied.add(_gaps(run, worker, summary, gaps))
-    tallied.add(_clusters(run, summary, gaps, tallied))
+    if gaps:
+        stalled = open_gaps(summary, _results(run), origins)
+        for worker in workers:
+            tallied.add(counted(summary, read_snapshots(snapshots_path(run, worker)), gaps, stalled))
+        slow = {watch.clause: tallied.total(watch.clause).causes.get("slow", 0) for watch in gaps}
+        tallied.add([clusters(summary, _results(run), watch, slow[watch.clause]) for watch in gaps])
     bracketed = frozenset(watch.clause for watch in gaps)
     return Account(summary, scenario, terms, tallied, bracketed=bracketed, kept=kept), built
 
@@ -142,74 +142,23 @@ def _results(run: Path) -> Iterator[tuple[str, Result]]:
 
 def _requests(run: Path, summary: Summary, watches: Sequence[Watch], origins: dict[str, int]) -> list[Tally]:
     """Count requests as a worker would have; answers are in `_graded`, since no line holds a grade."""
-    counted = [watch for watch in watches if watch.unit != "answer"]
-    tallier = Tallier(counted, {stage.index for stage in summary.judged})
-    if counted:
+    asked = [watch for watch in watches if watch.unit != "answer"]
+    tallier = Tallier(asked, {stage.index for stage in summary.judged})
+    if asked:
         for worker, result in _results(run):
             tallier.ended(result, (result.scheduled_ns - origins.get(worker, result.scheduled_ns)) // summary.run.interval_ns)
     tallier.close()
-    apart = {watch.clause for watch in counted if watch.unit == "gap"}  # their clusters are made in `_clusters`
+    apart = {watch.clause for watch in asked if watch.unit == "gap"}  # whose clusters `clusters` makes
     return [row for row in tallier.take() if row.k >= 0 or row.clause not in apart]
 
 
 def _graded(summary: Summary, watches: Sequence[Watch]) -> Iterator[Tally]:
     """Count answers from the grades of each interval."""
     for watch in watches:
-        stages = _stages(summary, watch)
+        stages = stages_of(summary, watch)
         for k, flow in summary.flow.items():
             for (name, workload, stage), n in flow.items():
                 if name.startswith("grade.") and watch.workload in (None, workload) and stage in stages:
                     grade = name.removeprefix("grade.")
                     missed = 0 if grade == "right" else n
                     yield Tally(watch.clause, k, n=n, over=missed, causes={grade: n} if missed else {})
-
-
-def _gaps(run: Path, worker: str, summary: Summary, watches: Sequence[Watch]) -> Iterator[Tally]:
-    """Bracket the gaps of each interval."""
-    for snapshot in read_snapshots(snapshots_path(run, worker)):
-        for series in (one for one in snapshot.series if one.metric == "itl"):
-            counts = Counts()
-            counts.add_sparse(
-                series.indices, series.counts, series.count, series.total, series.least, series.most, series.clamped
-            )
-            for watch in watches:
-                if watch.workload in (None, series.workload) and series.stage in _stages(summary, watch):
-                    least, most = bracket(counts, watch.limits[0])
-                    yield Tally(
-                        watch.clause, snapshot.k, n=counts.count, over=least, unknown=most - least, valued=counts.count,
-                        total=counts.total * 1000, causes={"slow": least} if least else {},
-                    )  # fmt: skip
-
-
-def _clusters(run: Path, summary: Summary, watches: Sequence[Watch], tallied: Tallied) -> list[Tally]:
-    """Make clusters of gaps: how many each request had, and the misses spread over those whose longest gap missed."""
-    rows = []
-    for watch in watches:
-        stages, sizes = _stages(summary, watch), list[tuple[int, int, bool]]()
-        for _, result in _results(run):
-            inside = sum(n for stage, n in result.chunks_by_stage.items() if stage in stages)
-            if watch.workload in (None, result.workload) and inside and result.chunks:
-                failed = result.outcome in FAILED and result.stage in stages
-                m = max(0, inside - 1 - result.coalesced * inside // result.chunks) + failed
-                limit = watch.limits[0]
-                hit = failed or limit.op in (">", ">=") or not limit.holds(result.itl_max_ns or 0)
-                if m:
-                    sizes.append((result.arrival, m, hit))
-        total = tallied.total(watch.clause)
-        whole = sum(m for _, m, hit in sizes if hit)
-        misses = [(arrival, m, max(1, min(m, round(total.over * m / whole))) if hit else 0) for arrival, m, hit in sizes]
-        conversations: dict[int, tuple[int, int]] = {}
-        for arrival, m, x in misses:
-            before = conversations.get(arrival, (0, 0))
-            conversations[arrival] = (before[0] + m, before[1] + x)
-        rows.append(
-            Tally(
-                watch.clause, -1, requests=Clusters.of((m, x) for _, m, x in misses),
-                conversations=Clusters.of(conversations.values()),
-            )
-        )  # fmt: skip
-    return rows
-
-
-def _stages(summary: Summary, watch: Watch) -> set[int]:
-    return {stage.index for stage in summary.judged} if watch.stages is None else set(watch.stages)

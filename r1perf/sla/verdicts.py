@@ -1,6 +1,7 @@
 """Judge every clause of a run together, live or recorded, and say what the verdicts make of it."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -63,6 +64,12 @@ def exit_code(found: Sequence[Verdict]) -> int:
     """Return 1 where a clause failed, else 3 where one is inconclusive or the run could not be judged, else 0."""
     rulings = {verdict.verdict for verdict in found}
     return 1 if "fail" in rulings else 3 if rulings - {"pass"} else 0
+
+
+def entries(found: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Write verdicts as run.json's `sla` has them."""
+    written: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(found))
+    return written
 
 
 def read_verdicts(entries: Sequence[Mapping[str, object]]) -> list[Verdict]:

@@ -1,0 +1,347 @@
+"""Evidence of a run: the sums are those of its tables, the intervals those that are judged, and what a plan has for a clause."""
+
+from functools import cache
+
+import msgspec
+import pytest
+from virtual_run import MS, STAGES, T0, Answer, S, a_run, play, traffic
+
+from r1perf.recorder import Recorder
+from r1perf.result import Outcome, Result, Usage
+from r1perf.scenario import load
+from r1perf.sla import (
+    Account,
+    Flow,
+    Tallied,
+    Tallier,
+    Tally,
+    Terms,
+    exit_code,
+    foresee,
+    parse,
+    terms,
+    verdicts,
+)
+from r1perf.sla.foresight import warning
+from r1perf.sla.terms import closed, outline
+from r1perf.sla.verdicts import broken
+from r1perf.summary import Summary, cost, rates
+from r1perf.target import Price, System
+
+SCENARIO = load({
+    "name": "mixed", "warmup": "5s",
+    "target": {"url": "http://127.0.0.1:8000/v1", "model": "deepseek-r1", "price": {"input_per_1m": 0.55, "output_per_1m": 2.19}},
+    "workload": {
+        "aime": {"dataset": {"kind": "prompts", "prompts": ["x"]}, "max_tokens": 4000},
+        "chat": {"dataset": {"kind": "prompts", "prompts": ["x"]}, "max_tokens": 300},
+    },
+    "arrivals": {"kind": "stages", "stages": [
+        {"name": "ramp", "kind": "ramp", "start": "2/s", "end": "6/s", "duration": "10s", "judged": True},
+        {"name": "steady", "kind": "poisson", "rate": "6/s", "duration": "25s"},
+    ]},
+})  # fmt: skip
+JUDGED = {stage.index for stage in STAGES if stage.judged}
+decode = msgspec.msgpack.Decoder(list[Tally]).decode
+
+
+def account(texts, answers=None, *, seconds=60, seed=3, scenario=SCENARIO, planned=None, **run):
+    """Play a run whose clauses are these."""
+    promised = Terms(tuple(map(parse, texts)))
+    summary, tallied = Summary(a_run(**run)), Tallied()
+    answers = traffic(seed) if answers is None else answers
+    for taken in played(tuple(answers), seconds, tuple(promised.watches(STAGES))):
+        summary.merge(taken)
+        tallied.add(decode(taken.tallies))
+    return Account(summary, scenario, promised, tallied, planned=planned)
+
+
+@cache
+def played(answers, seconds, watches):
+    """Play a run once for all tests that ask for the same."""
+    return play(list(answers), seconds=seconds, tallies=Tallier(watches, JUDGED))
+
+
+def totals(flow):
+    assert isinstance(flow, Flow)
+    return sum(a for a, _ in flow.intervals), sum(b for _, b in flow.intervals)
+
+
+@pytest.mark.parametrize("workload", [None, "aime", "chat"])
+@pytest.mark.parametrize("stage", [None, 2], ids=["judged", "steady"])
+@pytest.mark.parametrize("of", ["requests", "output_tokens", "input_tokens", "total_tokens"])
+def test_throughput_adds_up_to_the_tables(of, stage, workload):
+    selector = f"{{workload={workload}}}" if workload else ""
+    made = account([f"throughput({of}){selector} > 1/s" + (" during steady" if stage else "")])
+    happened, seconds = totals(made.evidence(0))
+    table = rates(made.summary, workload, stage)
+    assert seconds == table.seconds == (25 if stage else 35)
+    assert happened / seconds == pytest.approx(getattr(table, f"{of}_per_s"), rel=1e-12)
+    assert made.value(0) == pytest.approx(happened / seconds, rel=1e-12)
+
+
+def test_tokens_are_spread_over_the_time_in_which_they_came():
+    """Two answers of 10 tokens: chunks at 16.1 s to 16.28 s, and from 17.9 s to 18.8 s, four of them before 18.2 s."""
+    answers = [Answer(workload="chat", at_ns=16 * S), Answer(workload="chat", at_ns=17_800 * MS, gap_ns=100 * MS)]
+    made = account(["throughput(output_tokens) > 1/s during steady", "throughput(input_tokens) > 1/s during steady"], answers)
+    output = {15 + n: tokens for n, (tokens, _) in enumerate(made.evidence(0).intervals) if tokens}
+    assert output == pytest.approx({16: 10.0, 17: 1.0, 18: 9.0})
+    assert {15 + n: tokens for n, (tokens, _) in enumerate(made.evidence(1).intervals) if tokens} == {16: 500, 17: 500}
+
+
+def test_what_was_not_streamed_counts_when_it_ended():
+    summary = Summary(a_run())
+    recorder = Recorder("0", STAGES, T0, S)
+    for n, at_s in enumerate((16, 20, 20)):
+        at_ns = T0 + at_s * S
+        recorder.add(
+            Result(
+                id=f"{n}.0", arrival=n, turn=0, workload="chat", stage=2, item=n, outcome=Outcome.OK, scheduled_ns=at_ns, sent_ns=at_ns,
+                last_ns=at_ns + 100, done_ns=at_ns + 100, streamed=False, token_source="server",
+                usage=Usage(100, 30),
+            ),
+            None,
+        )  # fmt: skip
+        summary.merge(recorder.flip(T0 + (at_s + n + 1) * S))
+    promised = Terms((parse("throughput(output_tokens) > 1/s"),))
+    happened, _ = totals(Account(summary, SCENARIO, promised, Tallied()).evidence(0))
+    assert happened == summary.counter("window_output_tokens") == 90
+
+
+def test_without_counted_tokens_there_is_nothing_to_judge():
+    failed = [Answer(workload="chat", at_ns=16 * S, outcome=Outcome.OVERLOADED, chunks=0)]
+    (found,) = verdicts(account(["throughput(output_tokens) > 1/s"], failed))
+    assert (found.verdict, found.says) == ("inconclusive", "nothing to judge: no interval has a value")
+
+
+class TestCost:
+    def test_by_tokens(self):
+        made = account(["cost_per_1m(output_tokens) < $9"])
+        usd, millions = totals(made.evidence(0))
+        assert usd / millions == pytest.approx(cost(made.summary).usd_per_1m_output_tokens, rel=1e-12)
+        assert made.value(0) == pytest.approx(usd / millions)
+
+    def test_by_hand_of_one_workload(self):
+        """500 input tokens, 100 of them cached, and 10 output tokens: 400 x 0.55 + 100 x 0.14 + 10 x 2.19 = 255.9 USD a million."""
+        answers = [Answer(workload="chat", at_ns=16 * S), Answer(workload="aime", at_ns=17 * S, chunks=90)]
+        made = account(
+            ["cost_per_1m(input_tokens){workload=chat} < $9", "cost_per_1m(total_tokens){workload=chat} < $9"], answers
+        )
+        assert totals(made.evidence(0)) == pytest.approx((255.9e-6, 500e-6))
+        assert totals(made.evidence(1)) == pytest.approx((255.9e-6, 510e-6))
+
+    def test_by_gpu_hours(self):
+        made = account(["cost_per_1m(output_tokens) < $9"], price=Price(gpu_hour=1.17), system=System(gpus=16))
+        usd, millions = totals(made.evidence(0))
+        assert usd == pytest.approx(1.17 * 16 * 35 / 3600)
+        assert usd / millions == pytest.approx(cost(made.summary).usd_per_1m_output_tokens, rel=1e-12)
+
+
+class TestAttempts:
+    def test_intervals_are_the_judged_ones(self):
+        made = account(["p95(ttft) < 200ms", "p95(ttft) < 200ms during steady", "p99(itl) < 25ms during ramp"])
+        whole, steady, gaps = (made.evidence(index) for index in range(3))
+        assert [len(seen.intervals) for seen in (whole, steady, gaps)] == [35, 25, 10]
+        assert all(sum(n for n, _ in seen.intervals) == seen.n for seen in (whole, steady, gaps))
+        assert whole.intervals[10:] == steady.intervals
+
+    def test_without_intervals_attempts_count_as_independent(self):
+        made = account(["p95(ttft) < 200ms"])
+        bare = Account(made.summary, SCENARIO, made.terms, made._tallied, kept=False)
+        assert bare.evidence(0).intervals == ()
+        assert verdicts(bare)[0].notes[0] == "no intervals were kept: attempts count as independent"
+
+    def test_the_slowest_workload_s_residence(self):
+        """chat stays 280 ms, aime 100 + 19 x 100 ms."""
+        answers = [Answer(workload="chat", at_ns=(16 + n) * S) for n in range(18)]
+        answers += [Answer(workload="aime", at_ns=(16 + n) * S, gap_ns=100 * MS, chunks=20) for n in range(2)]
+        assert account(["p95(ttft) < 200ms"], answers).evidence(0).residence_p90_s == pytest.approx(2.0, rel=1e-3)
+
+    @pytest.mark.parametrize(("cut", "seconds"), [(1, 0.28), (3, 60.0)], ids=["one in twenty-one", "three in twenty-three"])
+    def test_where_many_were_cut_they_may_have_stayed_as_long_as_the_run(self, cut, seconds):
+        answers = [Answer(workload="chat", at_ns=(16 + n) * S) for n in range(20)]
+        answers += [Answer(workload="chat", at_ns=(16 + n) * S, outcome=Outcome.TIMEOUT, chunks=1) for n in range(cut)]
+        assert account(["p95(ttft) < 200ms"], answers).evidence(0).residence_p90_s == pytest.approx(seconds, rel=1e-3)
+
+    def test_the_observed_percentile_counts_failures_as_endless(self):
+        """TTFT of 10 .. 200 ms; with one of 21 failed the p95 is the 20th value, with two of 22 there is none."""
+        answers = [Answer(workload="chat", at_ns=(16 + n) * S, ttft_ns=10 * MS * (n + 1)) for n in range(20)]
+        failed = Answer(workload="chat", at_ns=20 * S, outcome=Outcome.OVERLOADED, chunks=0)
+
+        def seen(*more):
+            made = account(["p95(ttft) < 1s", "max(ttft) < 1s", "p95(ttft) < baseline +10%"], [*answers, *more])
+            attempts = made.evidence(0), made.evidence(1)
+            return [(one.observed, one.observed_ok) for one in attempts], made.value(2)
+
+        near = [pytest.approx(ms * MS, rel=1e-3) for ms in (190, 200)]
+        assert seen() == ([(near[0], None), (near[1], None)], near[0])
+        assert seen(failed) == ([(near[1], near[0]), (None, near[1])], near[1])
+        assert seen(failed, failed) == ([(None, near[0]), (None, near[1])], None)
+
+    def test_goodput_per_second(self):
+        """One cut request may have met its limits, or not."""
+        answers = [Answer(workload="chat", at_ns=(16 + n) * S) for n in range(20)]
+        answers += [Answer(workload="chat", at_ns=17 * S, ttft_ns=300 * MS)]
+        cut = [Answer(workload="chat", at_ns=18 * S, chunks=0, outcome=Outcome.CANCELLED)]
+        made = account(["goodput(ttft<200ms) >= 0.5/s during steady"], [*answers, *cut])
+        flow = made.evidence(0)
+        assert totals(flow) == (20, 25)
+        assert (flow.cut, flow.cut_low, flow.cut_high, flow.unknown) == (0, 0, 1, 1)
+
+    def test_lost_requests_count_both_ways(self):
+        made = account(
+            ["p95(ttft){workload=chat} < 200ms", "p95(ttft){workload=aime} < 200ms"], [Answer(workload="chat", at_ns=16 * S)]
+        )
+        made.summary._pending["0"] = {("chat", 2): 3, ("chat", 0): 2}
+        made.summary.lose("0")
+        seen = made.evidence(0)
+        assert (seen.n, seen.over_certain, seen.over_possible, made.evidence(1).n) == (4, 0, 3, 0)
+
+    def test_what_is_planned(self):
+        planned = {("chat", 1): 100, ("chat", 2): 200, ("aime", -1): 50, ("chat", 0): 7}
+        made = account(["p95(ttft) < 1s", "p95(ttft){workload=chat} < 1s during steady", "p99(itl) < 1s"], [], planned=planned)
+        assert [made.planned(clause) for clause in made.terms.clauses] == [350, 200, 350]
+        assert made.evidence(2, early=True).planned is None, "gaps are not planned"
+        assert account(["p95(ttft) < 1s"], [], planned={**planned, ("aime", -1): None}).planned(made.terms.clauses[0]) is None
+        assert account(["p95(ttft) < 1s"], []).planned(made.terms.clauses[0]) is None
+
+
+class TestAgainstABaseline:
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("throughput(requests) >= baseline -5%", 20 / 35),
+            ("error_rate < baseline +10%", 1 / 21),
+            ("goodput(ttft<200ms) >= baseline -5%", 20 / 21),
+            ("mean(output_tokens) >= baseline -5%", 10.0),
+            ("p50(e2e) < baseline +10%", pytest.approx(280 * MS, rel=1e-3)),
+        ],
+    )
+    def test_a_run_has_one_value(self, text, value):
+        answers = [Answer(workload="chat", at_ns=(16 + n) * S) for n in range(20)]
+        failed = Answer(workload="chat", at_ns=20 * S, outcome=Outcome.OVERLOADED, chunks=0)
+        assert account([text], [*answers, failed]).value(0) == value
+
+    def test_several_runs_a_side(self):
+        made = account(["p95(ttft) < baseline +10%"])
+        value, text = made.value(0), "p95(ttft) < baseline +10%"
+        near = [value * ratio for ratio in (0.99, 1.01)]
+        assert verdicts(made, baselines={text: (*near, value)}, beside={text: near})[0].verdict == "pass"
+        assert verdicts(made, baselines={text: [x / 1.5 for x in (*near, value)]}, beside={text: near})[0].verdict == "fail"
+        assert verdicts(made)[0].says == "nothing to compare: 1 run against 0 runs of the baseline"
+
+
+class TestEnds:
+    def test_invalid_is_an_error_whatever_was_counted(self):
+        found = verdicts(account(["p95(ttft) < 1ms", "throughput(requests) > 1/s"]), invalid=["it was slow", "it was late"])
+        assert [(one.verdict, one.says) for one in found] == [("error", "the run is invalid: it was slow; it was late")] * 2
+        assert exit_code(found) == 3
+
+    @pytest.mark.parametrize(
+        ("text", "verdict"),
+        [
+            ("p95(ttft) < 9s", "inconclusive"),
+            ("p95(ttft) < 1ms", "fail"),
+            ("max(ttft) < 1ms", "fail"),
+            ("throughput(requests) > 0.1/s", "inconclusive"),
+            ("throughput(requests) > 99/s", "inconclusive"),
+            ("mean(ttft) < 1ms", "inconclusive"),
+            ("p99(itl) < 1ms", "inconclusive"),
+        ],
+    )
+    def test_an_early_end_passes_nothing_and_fails_only_what_no_request_can_mend(self, text, verdict):
+        made = account([text], planned={("chat", -1): 200, ("aime", -1): 100})
+        (found,) = verdicts(made, early="by Ctrl-C or SIGTERM")
+        assert found.verdict == verdict
+        assert verdict == "fail" or found.says.startswith("the run ended early (by Ctrl-C or SIGTERM); so far ")
+
+    def test_a_largest_value_may_still_be_passed(self):
+        made = account(["max(ttft) < 9s"], [Answer(workload="chat", at_ns=16 * S)])
+        assert [verdicts(made, early=early)[0].verdict for early in (None, "by Ctrl-C")] == ["pass", "inconclusive"]
+
+    def test_broken_names_the_first_that_cannot_pass(self):
+        made = account(
+            ["p95(ttft) < 9s", "throughput(requests) > 99/s", "error_rate < 99%", "p95(ttft) < 1ms"],
+            planned={("chat", -1): 300},
+        )
+        assert broken(made).clause == "p95(ttft) < 1ms"
+        assert broken(made, ["it was late"]) is None
+
+    @pytest.mark.parametrize(
+        ("rulings", "code"),
+        [(["pass", "pass"], 0), (["pass", "inconclusive"], 3), (["error"], 3), (["inconclusive", "fail", "pass"], 1), ([], 0)],
+    )
+    def test_exit_codes(self, rulings, code):
+        (one,) = verdicts(account(["p95(ttft) < 9s"]))
+        assert exit_code([msgspec.structs.replace(one, verdict=ruling) for ruling in rulings]) == code
+
+    def test_a_closed_loop_says_what_it_holds_for(self):
+        waiting = load({
+            "name": "c", "duration": "20s", "target": {"url": "http://127.0.0.1:8000/v1", "model": "m"},
+            "workload": {"w": {"dataset": {"kind": "prompts", "prompts": ["x"]}}}, "arrivals": {"kind": "closed", "sessions": 3},
+        })  # fmt: skip
+        assert (closed(waiting), closed(SCENARIO)) == (True, False)
+        assert (
+            "closed loop: this holds for the load that the target allowed"
+            in verdicts(account(["error_rate < 1%"], scenario=waiting))[0].notes
+        )
+
+
+class TestTerms:
+    def test_the_outline_is_that_of_the_plan(self):
+        made = SCENARIO.plan(SCENARIO.items())
+        assert outline(SCENARIO) == [(stage.name, stage.judged) for stage in made.stages if stage.name not in ("warmup", "drain")]
+
+    def test_clauses_that_say_the_same_are_one(self):
+        twice = msgspec.structs.replace(
+            SCENARIO, sla=msgspec.structs.replace(SCENARIO.sla, clauses=("p95(ttft)<1s", "p95( ttft ) < 1s"))
+        )
+        assert [str(clause) for clause in terms(twice, outline(twice)).clauses] == ["p95(ttft) < 1s"]
+
+    def test_a_baseline_s_limits_are_watched(self):
+        watches = Terms((parse("goodput(ttft<1s) >= baseline -5%"), parse("p95(ttft) < baseline +5%"))).watches(STAGES)
+        assert [(watch.clause, len(watch.limits)) for watch in watches] == [(0, 1)]
+
+
+FORESEEN = [
+    (
+        "p95(ttft) < 1s",
+        58,
+        "needs 59 requests if none misses, 434 if 2.5 % miss; the plan has 58 requests: too few, whatever happens",
+        False,
+    ),
+    ("p95(ttft) < 1s", 59, "needs 59 requests if none misses, 434 if 2.5 % miss; the plan has 59 requests", None),
+    ("p95(ttft) < 1s", 434, "needs 59 requests if none misses, 434 if 2.5 % miss; the plan has 434 requests", True),
+    (
+        "accuracy >= 70%",
+        8,
+        "needs 9 graded answers if none misses, 57 if 15 % miss; the plan has 8 requests: too few, whatever happens",
+        False,
+    ),
+    ("max(ttft) < 1s", 1, "speaks of this run only; the plan has 1 request", True),
+    (
+        "throughput(requests) > 1/s",
+        9,
+        "needs a window of 15 times the 30 s that a request is expected to stay; the plan has 200 s",
+        None,
+    ),
+    ("p95(ttft) < baseline +5%", 9, "needs several runs on both sides: --repeat, --baseline", None),
+]
+
+
+@pytest.mark.parametrize(("text", "requests", "says", "enough"), FORESEEN)
+def test_what_a_clause_needs_is_known_before(text, requests, says, enough):
+    found = foresee(parse(text), requests, exact=True, window_s=200, residence_s=30, confidence=0.95)
+    assert (found.says, found.enough) == (says, enough)
+
+
+def test_gaps_need_requests_and_expected_numbers_say_so():
+    found = foresee(parse("p99(itl) < 60ms"), 500.4, exact=False, window_s=200, residence_s=30, confidence=0.95)
+    assert found.says.startswith("needs 299 requests with gaps if none misses, ")
+    assert found.says.endswith("; the plan has about 500 requests")
+
+
+@pytest.mark.parametrize(("window_s", "warned"), [(449, True), (450, False)])
+def test_a_window_that_is_short_beside_its_requests_is_told(window_s, warned):
+    said = warning([parse("p95(ttft) < 1s")], window_s=window_s, residence_s=30)
+    assert (said is not None) == warned
+    assert warning([parse("throughput(requests) > 1/s")], window_s=window_s, residence_s=30) is None

@@ -1,0 +1,319 @@
+"""Recorded runs: the same verdicts as live, any other clauses, and what an archive must hold for them."""
+
+import json
+import re
+import shutil
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from test_sla_account import SCENARIO
+from virtual_run import STAGES, a_run, play, traffic
+
+import r1perf.sla.archive
+from r1perf.cli.check import command as check_command
+from r1perf.cli.judge import command as judge_command
+from r1perf.cli.sides import against, worst
+from r1perf.collector import Verdict as Ended
+from r1perf.errors import ArchiveError, UsageError
+from r1perf.journal import RequestsJournal, SnapshotsJournal, requests_path, snapshots_path
+from r1perf.launch.run import Ran
+from r1perf.report.verdicts import summed
+from r1perf.result import Outcome
+from r1perf.scenario import resolved
+from r1perf.sinks.archive import write_document
+from r1perf.sla import ClauseError, Standing, Tallier, entries, judge_archive, parse, read_verdicts, runs_in, terms
+from r1perf.sla.terms import outline
+from r1perf.snapshot import encode
+from r1perf.summary import Summary, document, read_document
+from r1perf.summary.validity import Validity
+
+CLAUSES = (
+    "p95(ttft) < 200ms", "p99(itl) < 25ms", "p99(itl){workload=chat} < 21ms during steady", "mean(e2e) < 3s", "mean(itl) < 25ms",
+    "error_rate < 1%", "goodput(ttft<200ms, itl_max<40ms) >= 95%", "goodput(e2e<3s) >= 2/s", "max(tpot){workload=aime} < 1s",
+    "throughput(output_tokens) >= 1/s", "cost_per_1m(total_tokens) < $9", "p95(interactivity) >= 30/s", "p95(ttfo) < baseline +10%",
+)  # fmt: skip
+JUDGED = {stage.index for stage in STAGES if stage.judged}
+
+
+MADE, KEPT = {}, []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept(tmp_path_factory):
+    """Keep each archive that is asked for, as long as these tests run."""
+    KEPT.append(tmp_path_factory.mktemp("kept"))
+    yield
+    MADE.clear()
+    KEPT.clear()
+
+
+def archived(folder, clauses=CLAUSES, **options):
+    """Write the archive of a run that was played, with its live verdicts in it; return these. The same one is made once."""
+    key = (tuple(clauses), tuple(sorted(options.items())))
+    if key not in MADE:
+        kept = KEPT[0] / str(len(MADE))
+        kept.mkdir()
+        MADE[key] = kept, written(kept, clauses, **options)
+    shutil.copytree(MADE[key][0], folder)
+    return MADE[key][1]
+
+
+def written(folder, clauses, *, workers=2, seed=3, slower=1.0, well=False, status="finished", reason=None, invalid=()):
+    """Do that."""
+    scenario = msgspec.structs.replace(SCENARIO, sla=msgspec.structs.replace(SCENARIO.sla, clauses=tuple(clauses)))
+    promised = terms(scenario, outline(scenario))
+    run = a_run(scenario=resolved(scenario), workers=tuple(map(str, range(workers))))
+    summary = Summary(run)
+    standing = Standing(scenario, promised, summary, ())
+    answers = [
+        msgspec.structs.replace(one, ttft_ns=int(one.ttft_ns * slower))
+        for one in traffic(seed)
+        if not well or one.outcome is Outcome.OK
+    ]
+    for worker in map(str, range(workers)):
+        with RequestsJournal(folder, worker) as requests, SnapshotsJournal(folder, worker) as snapshots:
+            for taken in play(
+                answers[int(worker) :: workers], seconds=50, worker=worker, on_result=requests.write,
+                tallies=Tallier(promised.watches(STAGES), JUDGED),
+            ):  # fmt: skip
+                snapshots.write(encode(taken))
+                summary.merge(taken)
+                standing.add(taken)
+    verdicts = standing.verdicts(invalid, reason)
+    built = document(summary, status, reason, entries(verdicts))
+    write_document(folder, msgspec.structs.replace(built, validity=Validity(not invalid, list(invalid))))
+    return {one.clause: one for one in verdicts}
+
+
+def forgotten(folder):
+    """Take the run's own verdicts out of its archive."""
+    write_document(folder, msgspec.structs.replace(read_document(folder), sla=[]))
+
+
+def test_recorded_verdicts_are_the_live_ones(tmp_path):
+    live = archived(tmp_path / "run")
+    forgotten(tmp_path / "run")
+    recorded = {one.clause: one for one in judge_archive(tmp_path / "run")}
+    assert list(recorded) == list(live)
+    for clause, one in recorded.items():
+        if "(itl)" not in clause:
+            assert one == live[clause]
+
+
+@pytest.mark.parametrize("clause", [clause for clause in CLAUSES if clause.startswith("p99(itl)")])
+def test_recorded_gaps_are_bracketed(tmp_path, clause):
+    live = archived(tmp_path / "run", [clause])[clause]
+    forgotten(tmp_path / "run")
+    (recorded,) = judge_archive(tmp_path / "run")
+    assert (recorded.n, recorded.causes[1:]) == (live.n, live.causes[1:])
+    assert recorded.over <= live.over == live.over_possible <= recorded.over_possible
+    assert recorded.over_possible - recorded.over < 0.02 * live.n
+
+
+def test_gaps_of_few_requests_are_worth_few_attempts(tmp_path):
+    """Clean streams of 20 to 120 gaps: as many attempts as requests, as live, not as many as gaps."""
+    live = archived(tmp_path / "run", ["p99.9(itl){workload=aime} < 9s"], workers=1)["p99.9(itl){workload=aime} < 9s"]
+    forgotten(tmp_path / "run")
+    (recorded,) = judge_archive(tmp_path / "run")
+    assert live.n > 10 * live.n_eff
+    assert recorded.n_eff == pytest.approx(live.n_eff, rel=0.1)
+
+
+def test_a_declared_clause_keeps_its_live_verdict(tmp_path, monkeypatch):
+    live = archived(tmp_path / "run", ["p99(itl) < 25ms"])["p99(itl) < 25ms"]
+    assert judge_archive(tmp_path / "run") == [live]
+    assert judge_archive(tmp_path / "run", ["p99( itl ) < 25ms"]) == [live]
+    assert judge_archive(tmp_path / "run", confidence=0.9)[0].confidence == 0.9
+    monkeypatch.setattr(r1perf.sla.archive, "recover", None)  # nothing is counted anew
+    assert judge_archive(tmp_path / "run") == [live]
+
+
+def test_other_clauses_are_counted_anew_and_fails_confirmed_together(tmp_path):
+    archived(tmp_path / "run", ["p95(ttft) < 200ms"], well=True)
+    found = judge_archive(tmp_path / "run", ["p95(ttft) < 200ms", "p95(ttft) < 1ms", "p95(e2e) < 9m", "error_rate < 99%"])
+    assert [(one.verdict, one.holm) for one in found[1:]] == [("fail", True), ("pass", None), ("pass", None)]
+    with pytest.raises(ClauseError, match="unknown workload `caht`"):
+        judge_archive(tmp_path / "run", ["p95(ttft){workload=caht} < 1s"])
+
+
+class TestWhatIsMissing:
+    def test_without_snapshots_attempts_count_as_independent(self, tmp_path):
+        archived(tmp_path / "run", well=True)
+        for worker in "01":
+            snapshots_path(tmp_path / "run", worker).unlink()
+        (found,) = judge_archive(tmp_path / "run", ["p95(ttft) < 1s"])
+        assert (found.verdict, found.notes[0]) == ("pass", "no intervals were kept: attempts count as independent")
+        (found,) = judge_archive(tmp_path / "run", ["throughput(requests) > 1/s"])
+        assert (found.verdict, found.says) == ("inconclusive", "nothing to judge: no interval has a value")
+        with pytest.raises(ArchiveError, match="lacks a snapshots file: gaps between chunks cannot be counted"):
+            judge_archive(tmp_path / "run", ["p99(itl) < 1s"])
+
+    def test_without_requests_only_what_needs_none(self, tmp_path):
+        archived(tmp_path / "run")
+        requests_path(tmp_path / "run", "1").unlink()
+        assert judge_archive(tmp_path / "run", ["throughput(requests) > 0.1/s"])[0].verdict == "pass"
+        with pytest.raises(ArchiveError, match="lacks a requests file: clauses that its run did not declare cannot be counted"):
+            judge_archive(tmp_path / "run", ["p95(ttft) < 1s"])
+
+    def test_without_either_nothing(self, tmp_path):
+        archived(tmp_path / "run", workers=1)
+        requests_path(tmp_path / "run", "0").unlink()
+        snapshots_path(tmp_path / "run", "0").unlink()
+        with pytest.raises(ArchiveError, match="holds neither requests nor snapshots"):
+            judge_archive(tmp_path / "run", ["p95(ttft) < 1s"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "verdict", "says"),
+    [
+        ({"invalid": ("it was late",)}, "error", "the run is invalid: it was late"),
+        ({"status": "interrupted", "reason": "by Ctrl-C"}, "inconclusive", "the run ended early (by Ctrl-C); so far "),
+        ({"status": "finished", "reason": "the limit of $1"}, "inconclusive", "the run ended early (the limit of $1); so far "),
+        ({"status": "running"}, "inconclusive", "the run ended early (the run did not come to its end); so far "),
+    ],
+    ids=["invalid", "interrupted", "out of money", "never ended"],
+)
+def test_a_run_that_did_not_end_well_never_passes(tmp_path, ending, verdict, says):
+    archived(tmp_path / "run", ["p95(ttft) < 200ms"], **ending)
+    for found in judge_archive(tmp_path / "run", ["p95(ttft) < 200ms", "p95(ttft) < 9s"]):
+        assert (found.verdict, found.says[: len(says)]) == (verdict, says)
+
+
+class TestSides:
+    CLAUSE = "p95(ttft) < baseline +10%"
+
+    def side(self, tmp_path, name, *slower):
+        for times in slower:
+            archived(tmp_path / name / str(times), [self.CLAUSE], workers=1, well=True, slower=times)
+        return runs_in(tmp_path / name)
+
+    @pytest.mark.parametrize(
+        ("slower", "verdict"),
+        [((1.0, 1.01, 1.02), "pass"), ((1.09, 1.1, 1.11), "inconclusive"), ((1.5, 1.51, 1.52), "fail")],
+        ids=str,
+    )
+    def test_three_runs_against_three(self, tmp_path, slower, verdict):
+        """The same traffic on both sides, so that only the target differs."""
+        base, mine = self.side(tmp_path, "base", 1.0, 1.01, 1.02), self.side(tmp_path, "mine", *slower)
+        found = [judge_archive(run, baseline=base, beside=[one for one in mine if one != run])[0] for run in mine]
+        assert [one.verdict for one in found] == [verdict] * 3, "each run is judged with its whole side"
+        assert "3 runs against 3 runs" in found[0].says
+
+    def test_an_invalid_run_says_nothing_of_its_side(self, tmp_path):
+        archived(tmp_path / "base" / "a", [self.CLAUSE], workers=1)
+        archived(tmp_path / "base" / "b", [self.CLAUSE], workers=1, invalid=("it was late",))
+        archived(tmp_path / "run", [self.CLAUSE], workers=1)
+        (found,) = judge_archive(tmp_path / "run", baseline=runs_in(tmp_path / "base"))
+        assert "1 run against 1 run cannot be judged" in found.says
+
+    def test_runs_in(self, tmp_path):
+        archived(tmp_path / "side" / "b", workers=1)
+        archived(tmp_path / "side" / "a", workers=1)
+        assert runs_in(tmp_path / "side" / "a") == [tmp_path / "side" / "a"]
+        assert [path.name for path in runs_in(tmp_path / "side")] == ["a", "b"]
+        with pytest.raises(UsageError, match="is no run archive, and no folder of some"):
+            runs_in(tmp_path)
+
+    def test_what_comes_of_a_side_goes_into_the_archive_and_the_exit_code(self, tmp_path):
+        base, mine = self.side(tmp_path, "base", 1.0, 1.01), self.side(tmp_path, "mine", 1.5, 1.51)
+        ran = Ran(Ended(3, None, read_document(mine[0])), mine[0])
+        held = against(ran, base, mine)
+        assert held.verdict.code == 1
+        assert read_document(mine[0]).sla == held.verdict.document.sla
+        assert [one.verdict for one in read_verdicts(held.verdict.document.sla)] == ["fail"]
+        assert against(Ran(Ended(130, None, read_document(mine[0])), mine[0]), base, mine).verdict.code == 130
+        nothing = Ran(Ended(2, "refused", None), None)
+        assert against(nothing, base, mine) == nothing
+
+
+@pytest.mark.parametrize(
+    ("codes", "stands"), [([0, 0], 0), ([0, 3], 3), ([3, 1, 0], 1), ([1, 130], 130), ([130, 2, 1], 2), ([3, 3], 3)], ids=str
+)
+def test_the_exit_code_of_several_runs(codes, stands):
+    assert worst(codes) == stands
+
+
+# --- The command line ---
+
+
+def said(command, *words):
+    result = CliRunner().invoke(command, [*map(str, words)], standalone_mode=False)
+    assert result.exception is None or isinstance(result.exception, UsageError | ArchiveError), result.output
+    return result
+
+
+class TestJudge:
+    def test_with_the_clauses_given(self, tmp_path):
+        archived(tmp_path / "run", ["p95(ttft) < 200ms"], well=True)
+        done = said(judge_command, tmp_path / "run", "--sla", "p95(ttft) < 9s", "--sla", "p95(ttft) < 1ms")
+        assert done.return_value == 1
+        assert [line.partition(":")[0] for line in done.output.splitlines() if line.startswith("SLA")] == [
+            "SLA PASS  p95(ttft) < 9s", "SLA FAIL  p95(ttft) < 1ms   [target=staging]", "SLA",
+        ]  # fmt: skip
+        assert done.output.splitlines()[-1] == "SLA: 1 of 2 clauses pass, 1 fail"
+        assert said(judge_command, tmp_path / "run", "--sla", "p95(ttft) < 9s").return_value == 0
+
+    def test_with_a_file_and_its_confidence(self, tmp_path):
+        archived(tmp_path / "run", ["p95(ttft) < 200ms"], well=True)
+        (tmp_path / "sla.toml").write_text('confidence = 0.9\nclauses = ["p95(ttft) < 9s"]\n')
+        done = said(judge_command, tmp_path / "run", "--sla-file", tmp_path / "sla.toml", "--json")
+        (found,) = json.loads(done.output)[str(tmp_path / "run")]
+        assert (found["clause"], found["confidence"], found["verdict"]) == ("p95(ttft) < 9s", 0.9, "pass")
+
+    def test_with_those_that_were_declared(self, tmp_path):
+        archived(tmp_path / "run", ["p95(ttft) < 1ms", "p95(ttft) < 9s"], well=True)
+        assert said(judge_command, tmp_path / "run").return_value == 1
+        archived(tmp_path / "other", [])
+        done = said(judge_command, tmp_path / "other")
+        assert (done.return_value, "declared no clauses" in done.output) == (2, True)
+
+    def test_a_wrong_clause_is_one_error_with_a_caret(self, tmp_path):
+        archived(tmp_path / "run", [])
+        done = said(judge_command, tmp_path / "run", "--sla", "p95(tfft) < 1s")
+        assert str(done.exception) == "unknown metric `tfft`; did you mean `ttft`? (column 5)\n  p95(tfft) < 1s\n      ^"
+
+
+def test_check_says_what_each_clause_needs(tmp_path):
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nduration = "20s"\n[target]\nurl = "simulate:tiny"\n[workload.chat]\nmax_tokens = 20\n'
+        'dataset = { kind = "prompts", prompts = ["x"] }\n[arrivals]\nkind = "constant"\nrate = "10/s"\n'
+        '[sla]\nclauses = ["p99(ttft) < 1s"]\n'
+    )
+    (tmp_path / "more.toml").write_text('confidence = 0.99\nclauses = ["p95(e2e) < 1m"]\n')
+    done = said(check_command, tmp_path / "s.toml", "--sla", "p50(ttft) < 1s", "--sla-file", tmp_path / "more.toml")
+    assert re.findall(r"^  p.*", done.output, re.MULTILINE) == [
+        "  p99(ttft) < 1s: needs 459 requests if none misses, 3,429 if 0.5 % miss; the plan has 200 requests: too few, whatever happens",
+        "  p50(ttft) < 1s: needs 7 requests if none misses, 42 if 25 % miss; the plan has 200 requests",
+        "  p95(e2e) < 1m: needs 90 requests if none misses, 656 if 2.5 % miss; the plan has 200 requests",
+    ]
+    assert "SLA at 99 % confidence" in done.output
+    assert "warning: a judged window of 20 s holds fewer than 15 batches" in done.output
+    assert "SLA" not in said(check_command, "smoke").output
+    wrong = said(check_command, tmp_path / "s.toml", "--sla", "p95(ttft) < 1s during warmup")
+    assert str(wrong.exception).startswith("stage `warmup` is not judged; allowed: constant (column 23)")
+
+
+@pytest.mark.parametrize(
+    ("rulings", "says"),
+    [
+        (["pass"], "SLA: 1 of 1 clause passes"),
+        (["pass", "fail", "inconclusive", "fail"], "SLA: 1 of 4 clauses pass, 2 fail, 1 inconclusive"),
+        (["error", "error"], "SLA: 0 of 2 clauses pass, 2 not judged"),
+    ],
+)
+def test_the_closing_line(tmp_path, rulings, says):
+    one = archived(tmp_path / "run", ["p95(ttft) < 9s"], workers=1)["p95(ttft) < 9s"]
+    assert summed([msgspec.structs.replace(one, verdict=ruling) for ruling in rulings]) == says
+
+
+def test_clauses_of_the_command_line_go_into_the_scenario(tmp_path):
+    from r1perf.cli.options import promised
+
+    made = promised(SCENARIO, ("p95(ttft)<1s", "p95( ttft ) < 1s"), None, None)
+    assert (made.sla.clauses, made.sla.confidence) == (("p95(ttft) < 1s",), 0.95)
+    (tmp_path / "sla.toml").write_text('confidence = 0.9\nclauses = ["error_rate < 1%"]\n')
+    both = promised(made, (), tmp_path / "sla.toml", None)
+    assert (both.sla.clauses, both.sla.confidence) == (("p95(ttft) < 1s", "error_rate < 1%"), 0.9)
+    assert promised(made, (), tmp_path / "sla.toml", 0.99).sla.confidence == 0.99
+    assert parse(both.sla.clauses[0]) == parse("p95(ttft) < 1s")
