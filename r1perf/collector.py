@@ -134,6 +134,8 @@ class Collector:
             return
         if isinstance(message, messages.Refused):
             self._refuse(message.sentence)
+        elif isinstance(message, messages.Loading):
+            self._view.note(message.sentence)
         elif isinstance(message, messages.Ready):
             self._take_ready(worker, message)
         elif isinstance(message, messages.Report):

@@ -2,6 +2,7 @@
 
 collector                       worker
     Assign  ->                          load, plan, connect
+            <-  Loading ...             how far large files are
             <-  Ready | Refused         the first shard's worker has calibrated made texts meanwhile
     Go      ->                          t0 has been announced; all take these calibrations
             <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
@@ -47,6 +48,12 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     clock_offset_ns: int | None = None  # its wall clock - the collector's, where that was measured
     folder: str | None = None  # where its files are, if not in the collector's folder
     planned: tuple[tuple[str, int, int | None], ...] = ()  # `sla.planned` of its shard, where clauses are to be judged
+
+
+class Loading(msgspec.Struct, frozen=True, tag=True):
+    """Tell people, before the run, how far the loading is."""
+
+    sentence: str
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -95,7 +102,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 ToWorker = Assign | Go | Ack | Halt
-ToCollector = Ready | Refused | Report | Stopping | Done
+ToCollector = Loading | Ready | Refused | Report | Stopping | Done
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import sys
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from r1perf.budget import Budget, Limits
 from r1perf.calibrate import Estimated, Failed, calibrate
 from r1perf.client import Client
 from r1perf.client.fast import FastClient
-from r1perf.datasets import Items
+from r1perf.datasets import Items, Told, silent
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.repeats import PROMPTS, repeats
 from r1perf.datasets.tokens import Calibration
@@ -32,6 +33,9 @@ from r1perf.target import Target
 from r1perf.transport.http import HttpTransport
 
 _SAMPLE = 20
+
+PROGRESS_NS = 200_000_000
+"""How often the loading is looked at."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -62,12 +66,15 @@ class Setup(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, sources=sources)
 
 
-def set_up(loop: Loop, assign: Assign) -> Setup:
-    """Load datasets, plan and shard, make the client, reach the target; raises an R1perfError that says what is wrong."""
+def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
+    """Load datasets, plan and shard, make the client, reach the target; raises an R1perfError that says what is wrong.
+
+    `told` hears how far large files are, of the first shard's worker.
+    """
     scenario = load(assign.scenario)
     target = scenario.target
     key = api_key(target)
-    items = loop.offload(scenario.items, Path(assign.base), assign.run_id)
+    items = _loaded(loop, scenario, assign, silent if assign.shard else told)
     plan = loop.offload(scenario.plan, items, Path(assign.base))
     promised = terms(scenario, [(s.name, s.judged) for s in plan.stages], ungraded=[n for n in items if not _graded(items[n])])
     sources = {
@@ -138,6 +145,25 @@ def _prompting(scenario: Scenario, plan: Plan, items: Mapping[str, Items]) -> di
             repeats=repeats(made),
         )
     return facts
+
+
+def _loaded(loop: Loop, scenario: Scenario, assign: Assign, told: Told) -> dict[str, Items]:
+    """Load on a thread; what it says is passed on from the loop, which messages are sent on."""
+    said: deque[str] = deque()
+
+    def pass_on() -> None:
+        while True:
+            while said:
+                told(said.popleft())
+            loop.sleep_until(loop.now_ns() + PROGRESS_NS)
+
+    passing = loop.spawn(pass_on)
+    try:
+        return loop.offload(scenario.items, Path(assign.base), assign.run_id, said.append)
+    finally:
+        passing.cancel()
+        while said:
+            told(said.popleft())
 
 
 def _graded(items: Items) -> bool:

@@ -79,7 +79,7 @@ class Worker:
             return
         wall_offset_ns = clock.wall_offset_ns()
         try:
-            setup = set_up(self._loop, assign)
+            setup = set_up(self._loop, assign, lambda sentence: self._link.send(messages.Loading(sentence)))
         except R1perfError as error:
             self._link.send(messages.Refused(str(error)))
             return

@@ -1,11 +1,19 @@
 """What is asked: conversations by index. One file a dataset; a dataset is a struct, `load()` gives its conversations."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from r1perf.target import Message
+
+Told = Callable[[str], None]
+"""Takes a sentence on how far the loading of a large file is."""
+
+
+def silent(sentence: str) -> None:
+    """Take a sentence and do nothing."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +63,10 @@ class Items(Protocol):
 class Dataset(Protocol):
     """A dataset as a scenario names it (a tagged struct)."""
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> Items:
         """Load it, deriving its own random streams from the seed; raises DatasetError with file, line and reason.
 
         Relative paths are taken from `base`, the scenario file's folder. `salt` is one text for the whole run (its id): with
-        `cache = "bust"` it makes the prompts of this run differ from those of every other run of the same seed.
+        `cache = "bust"` it makes the prompts of this run differ from those of every other run of the same seed. `told` hears of the
+        progress where there is much to load.
         """

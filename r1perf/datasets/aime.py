@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn
+from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.files import Rows, open_rows, read_all, text_of
 from r1perf.datasets.hub import HubRows
@@ -45,12 +45,12 @@ class Aime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.solution_room and self.file is None and self.hub is None:
             raise ValueError("`solution_room` needs a `file` or `hub` set with solutions; made problems have none")
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> Items:
         """Load the problems; raises DatasetError with file, line and reason."""
         if self.hub is not None:
-            return _Stored(self, HubRows(self.hub, self.split, self.revision), seed, salt)
+            return _Stored(self, HubRows(self.hub, self.split, self.revision, told), seed, salt)
         if self.file is not None:
-            return _Stored(self, open_rows(self.file, base), seed, salt)
+            return _Stored(self, open_rows(self.file, base, told), seed, salt)
         return _Made(self, seed, salt)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn, lengths, talk
+from r1perf.datasets import Conversation, Expected, Items, Told, Turn, lengths, silent, talk
 from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.files import Rows, open_rows, read_all
 from r1perf.datasets.sharegpt import Exchange, Recorded, read_recorded
@@ -52,11 +52,11 @@ class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                 f'affinity_header: "{self.affinity_header}" is no header name; allowed: one such as "x-session-affinity"'
             )
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> Items:
         """Load the conversations; raises DatasetError with file, line and reason."""
         if self.file is None:
             return _Made(self, seed, salt)
-        return _Stored(self, open_rows(self.file, base), seed, salt)
+        return _Stored(self, open_rows(self.file, base, told), seed, salt, told)
 
 
 class _Laws:
@@ -141,12 +141,12 @@ class _Made(_Source):
 
 
 class _Stored(_Source):
-    def __init__(self, spec: Chat, rows: Rows, seed: int, salt: str) -> None:
+    def __init__(self, spec: Chat, rows: Rows, seed: int, salt: str, told: Told) -> None:
         super().__init__(spec, seed, salt, rows.digest)
         self._rows = rows
         self._usable: list[int] = []
         turns, inputs = 0, 0.0
-        for index, recorded in enumerate(read_all(rows, read_recorded)):
+        for index, recorded in enumerate(read_all(rows, read_recorded, told)):
             kept = self._kept(recorded, len(self._usable))
             if not kept:
                 continue

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import numpy as np
 
+from r1perf.datasets import Told, silent
 from r1perf.errors import DatasetError
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ class Rows(Protocol):
     """The rows of one source, at least one."""
 
     digest: str
+    size: int  # bytes of the file
 
     def __len__(self) -> int:
         """Return how many rows there are."""
@@ -36,7 +38,14 @@ class Rows(Protocol):
         """Name a row's place, for people."""
 
 
-def open_rows(path: str, base: Path | None) -> Rows:
+LARGE = 64 << 20
+"""A file of so many bytes or more is told of while it is read."""
+
+STEPS = 10
+"""How often its progress is told."""
+
+
+def open_rows(path: str, base: Path | None, told: Told = silent) -> Rows:
     """Open a data file by its name's ending; raises DatasetError with file and reason."""
     full = (base or Path()) / Path(path).expanduser()
     kind = _KINDS.get(full.suffix.lower())
@@ -47,7 +56,11 @@ def open_rows(path: str, base: Path | None) -> Rows:
             raise DatasetError(f"{full}: {'not a file' if full.exists() else 'no such file'}")
         if not full.stat().st_size:
             raise DatasetError(f"{full}: is empty")
+        size = full.stat().st_size
+        if size >= LARGE:
+            told(f"loading {full.name} ({size >> 20:,} MB)")
         rows = kind(full)
+        rows.size = size
     except OSError as error:
         raise DatasetError(f"{full}: {error.strerror or error}") from error
     if not len(rows):
@@ -55,9 +68,13 @@ def open_rows(path: str, base: Path | None) -> Rows:
     return rows
 
 
-def read_all(rows: Rows, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+def read_all(rows: Rows, read: Callable[[dict[str, Any]], T], told: Told = silent) -> Iterator[T]:
     """Read every row once, so that a wrong one is told before the run, with its place."""
-    for index in range(len(rows)):
+    count = len(rows)
+    step = max(1, -(-count // STEPS)) if rows.size >= LARGE else count + 1
+    for index in range(count):
+        if index and index % step == 0:
+            told(f"{index:,} of {count:,} rows are read")
         try:
             yield read(rows.row(index))
         except ValueError as error:  # msgspec's errors are ValueErrors too
@@ -90,6 +107,8 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 class JsonLines:
     """One JSON object a line; blank lines don't count."""
+
+    size = 0
 
     def __init__(self, path: Path) -> None:
         self._path, self.digest = path, _digest(path)
@@ -125,6 +144,8 @@ class JsonLines:
 class JsonList:
     """One JSON list of objects."""
 
+    size = 0
+
     def __init__(self, path: Path) -> None:
         self._path, self.digest = path, _digest(path)
         try:
@@ -145,6 +166,8 @@ class JsonList:
 
 class Csv:
     """Comma-separated values under a header line."""
+
+    size = 0
 
     def __init__(self, path: Path) -> None:
         self._path, self.digest = path, _digest(path)
@@ -181,6 +204,8 @@ class Csv:
 class Parquet:
     """A Parquet table, by pyarrow."""
 
+    size = 0
+
     def __init__(self, path: Path) -> None:
         try:
             from pyarrow import ArrowException, parquet
@@ -205,6 +230,8 @@ class Parquet:
 
 class Text:
     """One prompt a line; blank lines don't count."""
+
+    size = 0
 
     def __init__(self, path: Path) -> None:
         self._path, self.digest = path, _digest(path)

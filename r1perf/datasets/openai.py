@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn
+from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.files import open_rows, read_all
 from r1perf.datasets.streams import Picker, fingerprint
@@ -23,16 +23,16 @@ class OpenAI(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     order: Literal["sequential", "shuffled"] = "sequential"
     cache: Cache = "natural"
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> Items:
         """Load the bodies; raises DatasetError with file, line and reason."""
-        return _Bodies(self, seed, base, salt)
+        return _Bodies(self, seed, base, salt, told)
 
 
 class _Bodies:
-    def __init__(self, spec: OpenAI, seed: int, base: Path | None, salt: str) -> None:
+    def __init__(self, spec: OpenAI, seed: int, base: Path | None, salt: str, told: Told) -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
-        self._rows = open_rows(spec.file, base)
-        inputs = sum(read_all(self._rows, lambda row: estimated_tokens(_told(_body(row)))))
+        self._rows = open_rows(spec.file, base, told)
+        inputs = sum(read_all(self._rows, lambda row: estimated_tokens(_text(_body(row))), told))
         self.size: int | None = len(self._rows)
         self.expected = Expected(1.0, inputs / len(self._rows), None)
         self.digest = fingerprint(spec, seed, self._rows.digest)
@@ -40,7 +40,7 @@ class _Bodies:
 
     def conversation(self, item: int) -> Conversation:
         body = _body(self._rows.row(self._pick(item)))
-        plain = Conversation(turns=(Turn(text=_told(body), max_tokens=_max_tokens(body), body=body),))
+        plain = Conversation(turns=(Turn(text=_text(body), max_tokens=_max_tokens(body), body=body),))
         return cached(plain, self._spec.cache, self._salt, self._seed, item)
 
 
@@ -61,7 +61,7 @@ def _max_tokens(body: dict[str, Any]) -> int | None:
     return bound if isinstance(bound, int) else None
 
 
-def _told(body: dict[str, Any]) -> str:
+def _text(body: dict[str, Any]) -> str:
     """Return the text that a body carries, for estimates."""
     if "messages" not in body:
         return str(body["prompt"])

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn
+from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.files import open_rows, read_all, text_of
 from r1perf.datasets.streams import Picker, fingerprint
@@ -33,17 +33,17 @@ class Prompts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if not all(self.prompts):
             raise ValueError("`prompts` holds an empty text")
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> Items:
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> Items:
         """Load the prompts; raises DatasetError with file, line and reason."""
-        return _Rows(self, seed, base, salt)
+        return _Rows(self, seed, base, salt, told)
 
 
 class _Rows:
-    def __init__(self, spec: Prompts, seed: int, base: Path | None, salt: str) -> None:
+    def __init__(self, spec: Prompts, seed: int, base: Path | None, salt: str, told: Told) -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
-        self._rows = open_rows(spec.file, base) if spec.file is not None else None
+        self._rows = open_rows(spec.file, base, told) if spec.file is not None else None
         count, inputs, outputs, ordered = 0, 0.0, 0, 0
-        for conversation in read_all(self._rows, read_prompt) if self._rows is not None else map(_listed, spec.prompts):
+        for conversation in read_all(self._rows, read_prompt, told) if self._rows is not None else map(_listed, spec.prompts):
             turn = conversation.turns[0]
             count += 1
             inputs += estimated_tokens(turn.text) + sum(estimated_tokens(message.content) for message in conversation.before)

@@ -1,23 +1,11 @@
-"""Recorded conversations in ShareGPT's shape: `conversations` of from/value, or `messages` of role/content."""
+"""Recorded conversations in ShareGPT's shape: `conversations` of from/value, or `messages` of role/content, as text or in parts."""
 
 from typing import Any, NamedTuple
-
-import msgspec
 
 from r1perf.target import Message
 
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant", "bing": "assistant",
           "bard": "assistant", "system": "system"}  # fmt: skip
-
-
-class _Said(msgspec.Struct, frozen=True):
-    role: str = msgspec.field(name="from")
-    value: str
-
-
-class _Message(msgspec.Struct, frozen=True):
-    role: str
-    content: str | None = None
 
 
 class Exchange(NamedTuple):
@@ -61,10 +49,34 @@ def read_recorded(row: dict[str, Any]) -> Recorded:
 
 
 def _messages(row: dict[str, Any]) -> list[tuple[str, str]]:
-    if row.get("conversations") is not None:
-        said = msgspec.convert(row["conversations"], list[_Said])
-        return [(_ROLES.get(entry.role, "user"), entry.value) for entry in said]
-    if row.get("messages") is not None:
-        messages = msgspec.convert(row["messages"], list[_Message])
-        return [(_ROLES.get(entry.role, "user"), entry.content or "") for entry in messages]
+    for key in ("conversations", "messages", "conversation"):
+        if row.get(key) is not None:
+            if not isinstance(row[key], list):
+                raise ValueError(f"`{key}` must be a list of messages")
+            return [_message(entry, f"{key}[{number}]") for number, entry in enumerate(row[key])]
     raise ValueError(f"has neither `conversations` nor `messages` (it has {', '.join(row) or 'nothing'})")
+
+
+def _message(entry: Any, where: str) -> tuple[str, str]:
+    """Read {"from", "value"} or {"role", "content"}; what nobody knows as a role counts as the user's."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"`{where}` must be an object")
+    role = entry.get("from", entry.get("role"))
+    if not isinstance(role, str) or not ("value" in entry or "content" in entry):
+        raise ValueError(
+            f'`{where}` must have "from" and "value", or "role" and "content" (it has {", ".join(entry) or "nothing"})'
+        )
+    key = "value" if "value" in entry else "content"
+    text = text_of_content(entry[key])
+    if text is None:
+        raise ValueError(f"`{where}.{key}` must be a text or a list of parts, not {entry[key]!r}")
+    return _ROLES.get(role, "user"), text
+
+
+def text_of_content(content: Any) -> str | None:
+    """Return the text of a message's content: a text, nothing, or parts, of which those with text count; None where it is none of these."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        return None
+    return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn, lengths
+from r1perf.datasets import Conversation, Expected, Items, Told, Turn, lengths, silent
 from r1perf.datasets.streams import fingerprint, stream
 from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary, uncounted
 
@@ -61,7 +61,7 @@ class Synthetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         if inputs.at(0) <= self.template_tokens:
             raise ValueError(f"input_tokens: must be above template_tokens ({self.template_tokens})")
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> "Made":
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> "Made":
         """Load the tokenizer, where one is given; every prompt is made when it is asked for."""
         if self.tokenizer is not None:
             return Made(self, seed, salt, exact_vocabulary(self.tokenizer, base, self.template_tokens))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from r1perf.datasets import Conversation, Expected, Items, Turn
+from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.streams import fingerprint
 from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary, uncounted
 from r1perf.replay import Replay, replay
@@ -37,7 +37,7 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     cache: Literal["bust", "natural"] = "bust"
     cache_control: bool = False
 
-    def load(self, seed: int, base: Path | None = None, salt: str = "") -> "Replayed":
+    def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> "Replayed":
         """Read the trace; raises DatasetError with file, line and reason."""
         if self.tokenizer is not None:
             vocabulary = exact_vocabulary(self.tokenizer, base, self.template_tokens)

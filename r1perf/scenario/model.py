@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from r1perf.arrivals import AnyArrivals, AnyStage, Stages, Stream, Trace
-from r1perf.datasets import Items
+from r1perf.datasets import Items, Told, silent
 from r1perf.errors import DatasetError, ScenarioError
 from r1perf.scenario.sinks import Sinks
 from r1perf.schedule import Plan, Share, plan
@@ -86,16 +86,17 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     labels: dict[str, str] = {}
     sinks: Sinks = Sinks()
 
-    def items(self, base: Path | None = None, salt: str = "") -> dict[str, Items]:
+    def items(self, base: Path | None = None, salt: str = "", told: Told = silent) -> dict[str, Items]:
         """Load every workload's dataset; raises DatasetError naming the workload.
 
         `base` is the folder that relative file names start from. Each workload's streams derive from the seed and its
-        name, so that two workloads over the same dataset ask different things.
+        name, so that two workloads over the same dataset ask different things. `told` hears of the progress of large files.
         """
         loaded: dict[str, Items] = {}
         for name, workload in self.workload.items():
             try:
-                loaded[name] = workload.dataset.load(Stream(self.seed, "dataset", name).entropy() % 2**63, base, salt)
+                seed = Stream(self.seed, "dataset", name).entropy() % 2**63
+                loaded[name] = workload.dataset.load(seed, base, salt, _named(f"workload {name}: ", told))
             except DatasetError as error:
                 raise DatasetError(f"`workload.{name}.dataset`: {error}") from error
         return loaded
@@ -129,6 +130,10 @@ def _located(process: AnyStage, base: Path | None, path: str) -> AnyStage:
         return process.located(base or Path())
     except DatasetError as error:
         raise DatasetError(f"`{path}`: {error}") from error
+
+
+def _named(name: str, told: Told) -> Told:
+    return lambda sentence: told(name + sentence)
 
 
 def simulated(url: str) -> tuple[str, dict[str, str]] | None:

@@ -2,8 +2,7 @@
 
 import csv
 import json
-import sys
-from types import ModuleType
+import os
 
 import pytest
 
@@ -125,52 +124,81 @@ def test_the_real_aime_2024_problems(shared):
     assert items.expected.input_tokens == pytest.approx(116, abs=1)
 
 
-class Split(list):
-    """A loaded split, as the hub's library gives it: rows by index."""
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Give a function that puts a library of the hub's name and this source before the real one."""
+
+    def library(source):
+        (tmp_path / "lib" / "datasets").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lib" / "datasets" / "__init__.py").write_text(source)
+        paths = [str(tmp_path / "lib"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+    return library
 
 
-def fake_hub(monkeypatch, load):
-    module = ModuleType("datasets")
-    module.load_dataset = load
-    monkeypatch.setitem(sys.modules, "datasets", module)
+def split_of(rows):
+    """Write a library whose split has these rows, and that notes what it was asked for."""
+    return f"""
+import os, pathlib
+def load_dataset(name, *, split, revision):
+    pathlib.Path(os.environ["ASKED"]).write_text(f"{{name}} {{split}} {{revision}}")
+    print("noise on standard error", file=__import__("sys").stderr)
+    return {rows!r}
+"""
 
 
-def test_the_hub_is_asked_by_name_split_and_revision(monkeypatch):
-    asked_for = []
-
-    def load(name, *, split, revision):
-        asked_for.append((name, split, revision))
-        return Split({"ID": k, "Problem": text, "Answer": value} for k, (text, value) in enumerate(PROBLEMS))
-
-    fake_hub(monkeypatch, load)
-    items = Aime(hub="Maxwell-Jia/AIME_2024", split="test", revision="main").load(1)
-    assert asked_for == [("Maxwell-Jia/AIME_2024", "test", "main")]
+def test_the_hub_is_asked_by_name_split_and_revision(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    hub(split_of([{"ID": k, "Problem": text, "Answer": value} for k, (text, value) in enumerate(PROBLEMS)]))
+    told = []
+    items = Aime(hub="Maxwell-Jia/AIME_2024", split="test", revision="main").load(1, told=told.append)
+    assert (tmp_path / "asked").read_text() == "Maxwell-Jia/AIME_2024 test main"
+    assert told == ["asking the Hugging Face hub, or its cache, for Maxwell-Jia/AIME_2024"]
     assert asked(items, 3) == {(text + DIRECTIVE, str(value)) for text, value in PROBLEMS}
+    assert items.digest == Aime(hub="Maxwell-Jia/AIME_2024", split="test", revision="main").load(1).digest
 
 
-def test_the_hub_out_of_reach_is_one_sentence(monkeypatch):
-    def load(name, **_):
-        raise ConnectionError("Couldn't reach 'x/y' on the Hub\nTraceback and more")
+def test_a_hub_set_can_hold_what_json_has_not(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    hub("import datetime\n" + split_of([{"problem": "p", "answer": 7}]).replace("'p'", "'p', 'when': datetime.date(2024, 1, 1)"))
+    assert Aime(hub="x/y").load(1).conversation(0).turns[0].expected == "7"
 
-    fake_hub(monkeypatch, load)
+
+REFUSALS = [
+    pytest.param(
+        "def load_dataset(name, **_):\n    raise ConnectionError(\"Couldn't reach 'x/y' on the Hub\\nTraceback and more\")",
+        "x/y (split train): cannot be loaded from the hub or its cache: Couldn't reach 'x/y' on the Hub; "
+        "allowed: a public set's name, with network or after it was loaded once on this machine",
+        id="out of reach",
+    ),
+    pytest.param(
+        "import no_such_module",
+        "x/y (split train): cannot be loaded from the hub or its cache: No module named 'no_such_module'; "
+        "allowed: a public set's name, with network or after it was loaded once on this machine",
+        id="a broken library",
+    ),
+    pytest.param(
+        "import os\nos._exit(9)",
+        "x/y (split train): cannot be loaded from the hub or its cache: its process ended with 9; "
+        "allowed: a public set's name, with network or after it was loaded once on this machine",
+        id="a crash",
+    ),
+    pytest.param(
+        "raise ImportError(name='datasets')", "x/y: the hub needs its library: pip install 'r1perf[hub]'", id="no library"
+    ),
+    pytest.param("def load_dataset(name, **_):\n    return []", "x/y (split train): has no rows", id="no rows"),
+    pytest.param(
+        "def load_dataset(name, **_):\n    return [{'problem': 'p', 'answer': 'no'}]",
+        "x/y (split train) row 1: `answer` is 'no'; allowed: a whole number from 0 to 999, or `grade = false` for sets without answers",
+        id="a wrong row",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "says"), REFUSALS)
+def test_a_hub_that_gives_nothing_is_one_sentence(hub, source, says):
+    hub(source)
     with pytest.raises(DatasetError) as error:
         Aime(hub="x/y").load(1)
-    assert str(error.value) == (
-        "x/y (split train): cannot be loaded from the hub or its cache: Couldn't reach 'x/y' on the Hub; "
-        "allowed: a public set's name, with network or after it was loaded once on this machine"
-    )
-
-
-def test_the_hub_without_its_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DatasetError, match=r"the hub needs its library: pip install 'r1perf\[hub\]'"):
-        Aime(hub="x/y").load(1)
-
-
-def test_a_wrong_hub_row_is_told(monkeypatch):
-    fake_hub(monkeypatch, lambda name, **_: Split([{"problem": "p", "answer": "no"}]))
-    with pytest.raises(DatasetError, match=r"x/y \(split train\) row 1: `answer` is 'no'"):
-        Aime(hub="x/y").load(1)
-    fake_hub(monkeypatch, lambda name, **_: Split())
-    with pytest.raises(DatasetError, match=r"x/y \(split train\): has no rows"):
-        Aime(hub="x/y").load(1)
+    assert str(error.value) == says

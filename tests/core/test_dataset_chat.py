@@ -101,6 +101,16 @@ def gpt(text):
         pytest.param({"conversations": []}, (), (), id="empty"),
         pytest.param({"conversations": [human(" "), gpt("b")]}, (), (), id="blank question"),
         pytest.param({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": None}]}, (), (("a", ""),), id="null"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "b"}]}]},
+            (), (("a\nb", None),), id="parts",
+        ),
+        pytest.param({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, (), (("a", "b"),), id="mixed names"),
+        pytest.param({"conversation": [{"role": "user", "content": "a", "language": "en"}], "model": "m"}, (), (("a", None),), id="lmsys"),
+        pytest.param(
+            {"id": "QWJhYvA_0", "conversations": [human("a"), {"from": "gpt", "value": "b", "markdown": None}, {"from": "tool", "value": "t"}, gpt("c")]},
+            (), (("a", "b"), ("t", "c")), id="more keys",
+        ),
     ],
 )  # fmt: skip
 def test_recorded_shapes(row, before, exchanges):
@@ -113,10 +123,22 @@ def test_recorded_shapes(row, before, exchanges):
     ("row", "says"),
     [
         pytest.param({"text": "x"}, "has neither `conversations` nor `messages` (it has text)", id="no column"),
-        pytest.param({"conversations": "x"}, "Expected `array`, got `str`", id="no list"),
-        pytest.param({"conversations": [{"from": "human"}]}, "Object missing required field `value` - at `$[0]`", id="no value"),
+        pytest.param({"conversations": "x"}, "`conversations` must be a list of messages", id="no list"),
+        pytest.param({"conversations": ["x"]}, "`conversations[0]` must be an object", id="no object"),
         pytest.param(
-            {"messages": [{"role": "user", "content": 3}]}, "Expected `str | null`, got `int` - at `$[0].content`", id="number"
+            {"conversations": [human("a"), {"from": "human"}]},
+            '`conversations[1]` must have "from" and "value", or "role" and "content" (it has from)',
+            id="no value",
+        ),
+        pytest.param(
+            {"messages": [{"role": "user", "content": 3}]},
+            "`messages[0].content` must be a text or a list of parts, not 3",
+            id="number",
+        ),
+        pytest.param(
+            {"messages": [{"role": "user", "content": ["a"]}]},
+            "`messages[0].content` must be a text or a list of parts, not ['a']",
+            id="no parts",
         ),
     ],
 )

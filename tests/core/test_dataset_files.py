@@ -3,13 +3,17 @@
 import csv
 import json
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r1perf.datasets import files
 from r1perf.datasets.files import open_rows, read_all, text_of
+from r1perf.datasets.prompts import Prompts
 from r1perf.errors import DatasetError
+from r1perf.scenario import load
 
 ROWS = [{"prompt": "one, two", "answer": "1"}, {"prompt": "zwei\nLügen", "answer": "2"}, {"prompt": '"three"', "answer": "3"}]
 
@@ -148,3 +152,33 @@ def test_any_lines_come_back(tmp_path_factory, rows, newline):
     (folder / "a.jsonl").write_bytes(newline.join(json.dumps(row) for row in rows).encode())
     opened = open_rows("a.jsonl", folder)
     assert [opened.row(k) for k in range(len(opened))] == rows
+
+
+@pytest.mark.parametrize("name", ["p.jsonl", "p.json", "p.csv", "p.txt"])
+def test_the_reading_of_a_large_file_is_told(tmp_path, monkeypatch, name):
+    prompts = [f"prompt {n}" for n in range(25)]
+    write = {
+        ".jsonl": "\n".join(json.dumps({"prompt": prompt}) for prompt in prompts),
+        ".json": json.dumps([{"prompt": prompt} for prompt in prompts]),
+        ".csv": "\n".join(["prompt", *prompts]),
+        ".txt": "\n".join(prompts),
+    }
+    (tmp_path / name).write_text(write[Path(name).suffix])
+    told = []
+    Prompts(file=name).load(1, tmp_path, told=told.append)
+    assert told == []
+    monkeypatch.setattr(files, "LARGE", (tmp_path / name).stat().st_size)
+    Prompts(file=name).load(1, tmp_path, told=told.append)
+    assert told == [f"loading {name} (0 MB)", *(f"{n} of 25 rows are read" for n in range(3, 25, 3))]
+
+
+def test_a_scenario_says_whose_file_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGE", 1)
+    (tmp_path / "p.txt").write_text("one\ntwo")
+    made = load({
+        "name": "x", "requests": 1, "target": {"url": "http://h/v1", "model": "m"}, "arrivals": {"kind": "poisson", "rate": "1/s"},
+        "workload": {"w": {"dataset": {"kind": "prompts", "file": "p.txt"}}},
+    })  # fmt: skip
+    told = []
+    made.items(tmp_path, told=told.append)
+    assert told == ["workload w: loading p.txt (0 MB)", "workload w: 1 of 2 rows are read"]

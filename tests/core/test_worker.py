@@ -79,7 +79,7 @@ def worker_of(tmp_path, monkeypatch):
             plan=scheme, sources={"w": source}, client=fake, digest="d", notes=(), seed=1, record_chunks=False,
             **({"max_in_flight": 100, "budget": Budget(Limits(), Price()), "drain_ns": None, "stop_errors": None} | more),
         )  # fmt: skip
-        monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign: setup)
+        monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign, told: setup)
         worker = Worker(loop, collector)
         collector.client = fake
         collector.say(messages.Assign(**ASSIGN, folder=str(tmp_path), interval_ns=S))
@@ -147,7 +147,7 @@ def test_late_and_lost_acknowledgements_lose_nothing_and_the_worker_ends(tmp_pat
 
 
 def test_what_is_wrong_before_the_run_is_refused_in_one_sentence(monkeypatch):
-    def refuse(loop, assign):
+    def refuse(loop, assign, told):
         raise TargetError("http://x refuses a request without a key")
 
     loop = SimLoop(start_ns=T0)
