@@ -59,17 +59,16 @@ def _messages(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _message(entry: Any, where: str) -> tuple[str, str]:
     """Read {"from", "value"} or {"role", "content"}; what nobody knows as a role counts as the user's."""
-    if not isinstance(entry, dict):
-        raise ValueError(f"`{where}` must be an object")
-    role = entry.get("from", entry.get("role"))
-    if not isinstance(role, str) or not ("value" in entry or "content" in entry):
+    has: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    role = has.get("from", has.get("role"))
+    if not isinstance(role, str) or not ("value" in has or "content" in has):
         raise ValueError(
-            f'`{where}` must have "from" and "value", or "role" and "content" (it has {", ".join(entry) or "nothing"})'
+            f'`{where}` must have "from" and "value", or "role" and "content" (it has {", ".join(has) or "nothing"})'
         )
-    key = "value" if "value" in entry else "content"
-    text = text_of_content(entry[key])
+    key = "value" if "value" in has else "content"
+    text = text_of_content(has[key])
     if text is None:
-        raise ValueError(f"`{where}.{key}` must be a text or a list of parts, not {entry[key]!r}")
+        raise ValueError(f"`{where}.{key}` must be a text or a list of parts, not {has[key]!r}")
     return _ROLES.get(role, "user"), text
 
 

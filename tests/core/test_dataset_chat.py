@@ -124,7 +124,11 @@ def test_recorded_shapes(row, before, exchanges):
     [
         pytest.param({"text": "x"}, "has neither `conversations` nor `messages` (it has text)", id="no column"),
         pytest.param({"conversations": "x"}, "`conversations` must be a list of messages", id="no list"),
-        pytest.param({"conversations": ["x"]}, "`conversations[0]` must be an object", id="no object"),
+        pytest.param(
+            {"conversations": ["x"]},
+            '`conversations[0]` must have "from" and "value", or "role" and "content" (it has nothing)',
+            id="no object",
+        ),
         pytest.param(
             {"conversations": [human("a"), {"from": "human"}]},
             '`conversations[1]` must have "from" and "value", or "role" and "content" (it has from)',
