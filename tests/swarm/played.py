@@ -6,11 +6,13 @@ Locust's own web UI is there, served from a thread of this process.
 import threading
 from argparse import Namespace
 from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import unpatched  # noqa: F401
+from locust import argument_parser
 from locust.env import Environment
 from locust.web import WebUI
 from virtual_run import S, a_run, play, traffic
@@ -20,6 +22,9 @@ from r1perf.launch.run import Ran
 from r1perf.snapshot import Snapshot
 from r1perf.summary import Document, Interval, Run, Summary, document
 from r1perf.swarm.page import Page
+
+# Locust's web UI reads the command line of its process, which is here that of the tests.
+argument_parser.ui_extra_args_dict = partial(argument_parser.ui_extra_args_dict, [])
 
 
 class Played:
@@ -78,10 +83,14 @@ class Stand:
         self.page.history.write(Interval.of(*snapshots))
         self.page.show("running")
 
+    def document(self, status: str, reason: str | None = None, **more: Any) -> Document:
+        """Return what run.json would hold now."""
+        assert self.played.summary is not None
+        return document(self.played.summary, status, reason, **more)
+
     def end(self, status: str = "finished", reason: str | None = None, **more: Any) -> Document:
         """End the run."""
-        assert self.played.summary is not None
-        built = document(self.played.summary, status, reason, **more)
+        built = self.document(status, reason, **more)
         self.page.history.close(built)
         self.played.running = False
         self.played.ran = Ran(Verdict(0, reason, built), None)
