@@ -110,14 +110,14 @@ timeouts = {{ first_chunk = "3s", between_chunks = "2s", total = "4s" }}
 # A ramp from nothing: nothing comes in the warmup, at whose end the target is known to answer. Else its 401 would end the run.
 WORKLOAD = """
 [workload.{name}]
-dataset = {{ kind = "synthetic", input_tokens = 20, output_tokens = {tokens} }}
+dataset = {{ kind = "synthetic", calibrate = false, input_tokens = 20, output_tokens = {tokens} }}
 headers = {{ x-r1sim-fault = "{fault}", x-request-id = "{name}" }}
 arrivals = {{ kind = "ramp", start = "0/s", end = "3/s", duration = "1200ms", gaps = "constant" }}
 """
 
 PLAIN = """
 [workload.plain]
-dataset = { kind = "synthetic", input_tokens = 20, output_tokens = 16 }
+dataset = { kind = "synthetic", calibrate = false, input_tokens = 20, output_tokens = 16 }
 headers = { x-r1sim-fault = "none", x-request-id = "plain" }
 arrivals = { kind = "constant", rate = "5/s" }
 """
@@ -134,13 +134,13 @@ def scenario(
     """Write a scenario."""
     provider = target.get("provider", "vllm")
     head = TARGET.format(engine=engine, stream=str(stream).lower(), provider=provider, more=more)
-    path.write_text('name = "faults"\nwarmup = "1s"\nduration = "1200ms"\n' + head + "".join(workloads))
+    path.write_text('name = "faults"\nwarmup = "1500ms"\nduration = "1200ms"\n' + head + "".join(workloads))
     return path
 
 
 MIXED = """
 [workload.mixed]
-dataset = { kind = "synthetic", input_tokens = 20, output_tokens = 16 }
+dataset = { kind = "synthetic", calibrate = false, input_tokens = 20, output_tokens = 16 }
 arrivals = { kind = "ramp", start = "0/s", end = "80/s", duration = "1200ms" }
 """
 
