@@ -48,7 +48,9 @@ class Played:
 class Stand:
     """Locust's web UI with the page, and a run that tests move on."""
 
-    def __init__(self, *, origins: Iterable[str] = (), login: bool = False, host: str = "127.0.0.1", base: str = "") -> None:
+    def __init__(
+        self, *, origins: Iterable[str] = (), login: bool = False, host: str = "127.0.0.1", base: str = "", arrivals: Any = None
+    ) -> None:
         self.environment = Environment(user_classes=[])
         self.environment.create_local_runner()
         self.environment.parsed_options = Namespace(
@@ -57,7 +59,7 @@ class Stand:
         self.web_ui = WebUI(self.environment, host, 0, web_login=login, delayed_start=True, web_base_path=base or None)
         self.web_ui.app.secret_key = "for this test alone"
         self.played = Played()
-        self.page = Page(self.environment, self.played, origins)
+        self.page = Page(self.environment, self.played, origins, arrivals)
 
     @property
     def app(self) -> Any:

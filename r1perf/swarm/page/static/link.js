@@ -35,13 +35,20 @@
   `;
   document.head.append(style);
 
-  // Say what the scenario's own rate is, beside the field that sets another.
-  const rate = window.templateArgs?.extra_options?.r1_rate;
-  if (rate && arrivals) rate.help_text = `${rate.help_text}; empty: ${arrivals}`;
+  // Say what the scenario's own rate is, beside the field that sets another. The target's URL may come from the scenario too.
+  const args = window.templateArgs ?? {};
+  const rate = args.extra_options?.r1_rate;
+  if (rate && arrivals) rate.help_text = `arrivals, as 2/s; the scenario's own: ${arrivals}`;
+  args.missing_host_warning = false;
 
-  // Our options are what a run is chosen by: they are not to be looked for.
+  // Our options are what a run is chosen by: they are not to be looked for, and "R 1Rate" is what Locust makes of r1_rate.
   let opened = false;
   new MutationObserver(() => {
+    for (const named of document.querySelectorAll("form label, form legend span")) {
+      const text = named.firstChild;
+      if (text?.nodeType === Node.TEXT_NODE && text.nodeValue.startsWith("R 1")) text.nodeValue = text.nodeValue.slice(3);
+      if (text?.nodeType === Node.TEXT_NODE && text.nodeValue === "Host") text.nodeValue = "Target's URL (the scenario's own where empty)";
+    }
     const head = opened ? null : document.querySelector("form .MuiAccordion-root:has([name^=r1]) .MuiAccordionSummary-root[aria-expanded=false]");
     if (!head) return;
     opened = true;
