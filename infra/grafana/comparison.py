@@ -14,7 +14,7 @@ PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p999")
 def comparison() -> Dashboard:
     """Build the dashboard."""
     board = (
-        Dashboard("r1perf: runs compared").uid("r1perf-comparison").tags(["r1perf"]).time("now-7d", "now").readonly()
+        Dashboard("r1perf: runs compared").uid("r1perf-comparison").tags(["r1perf"]).time("now-7d", "now").editable()
         .timezone("browser").tooltip(DashboardCursorSync.CROSSHAIR)
         .link(DashboardLink("A run").type(DashboardLinkType.LINK).url("/d/r1perf-overview").keep_time(keep_time=True))
         .with_variable(listed("scenario", "Scenario", flux.scenarios(), multi=True, everything=True))

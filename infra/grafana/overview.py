@@ -17,7 +17,9 @@ FIGURES = {
     "ttft_p50_ms": "TTFT p50", "ttft_p95_ms": "TTFT p95", "ttft_p99_ms": "TTFT p99", "ttfo_p95_ms": "TTFO p95",
     "itl_p50_ms": "ITL p50", "itl_p99_ms": "ITL p99", "tpot_p95_ms": "TPOT p95", "e2e_p50_ms": "E2E p50", "e2e_p95_ms": "E2E p95",
 }  # fmt: skip
-UNITS = {title: units.Milliseconds for field, title in FIGURES.items() if field.endswith("_ms")}
+UNITS: dict[str, str] = {"requests/s": units.RequestsPerSecond, "output tokens/s": units.NoUnit} | {
+    title: units.Milliseconds for field, title in FIGURES.items() if field.endswith("_ms")
+}
 STATE = {"status": "status", "verdict": "verdict"}
 
 LATENCIES = (
@@ -33,7 +35,7 @@ LATENCIES = (
 def overview() -> Dashboard:
     """Build the dashboard."""
     board = (
-        Dashboard("r1perf: a run").uid("r1perf-overview").tags(["r1perf"]).time("now-1h", "now").refresh("10s").readonly()
+        Dashboard("r1perf: a run").uid("r1perf-overview").tags(["r1perf"]).time("now-1h", "now").refresh("10s").editable()
         .timezone("browser").tooltip(DashboardCursorSync.CROSSHAIR)
         .link(DashboardLink("Compare runs").type(DashboardLinkType.LINK).url("/d/r1perf-comparison").keep_time(keep_time=True))
         .with_variable(listed("scenario", "Scenario", flux.scenarios(), multi=True, everything=True))

@@ -16,6 +16,23 @@ SOURCE = common.DataSourceRef(type_val="influxdb", uid="r1perf")
 
 WIDTH = 24
 
+VERDICTS = model.ValueMap(
+    {
+        word: model.ValueMappingResult(text=word, color=color, index=n)
+        for n, (word, color) in enumerate(
+            {
+                "pass": "green",
+                "fail": "red",
+                "inconclusive": "orange",
+                "invalid": "red",
+                "failed": "red",
+                "running": "blue",
+            }.items()
+        )
+    }
+)
+"""How states and verdicts are coloured; what is not here is plain."""
+
 
 class Flux(Builder[Dataquery]):
     """One query; the SDK has no builder of its own for InfluxDB."""
@@ -43,7 +60,7 @@ def text(title: str, query: str, says: str) -> stat.Panel:
     """Show words, each under its column's name."""
     return (
         stat.Panel().title(title).description(says).datasource(SOURCE).with_target(Flux(query)).span(3).height(4).no_value("–")
-        .color_mode(common.BigValueColorMode.NONE).graph_mode(common.BigValueGraphMode.NONE)
+        .color_mode(common.BigValueColorMode.VALUE).graph_mode(common.BigValueGraphMode.NONE).mappings([VERDICTS])
         .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"]).fields("/^(?!time$)/"))
     )  # fmt: skip
 
@@ -95,6 +112,12 @@ def rows(
         table.Panel().title(title).description(says).datasource(SOURCE).with_target(Flux(query)).span(WIDTH).height(height)
         .with_transformation(_in_order(order))
     )  # fmt: skip
+    if "verdict" in order:
+        coloured = [
+            model.DynamicConfigValue("mappings", [VERDICTS]),
+            model.DynamicConfigValue("custom.cellOptions", {"type": "color-text"}),
+        ]
+        panel.override_by_name("verdict", coloured)
     for column, each in (unit or {}).items():
         panel.override_by_name(column, [model.DynamicConfigValue("unit", each), model.DynamicConfigValue("decimals", 1)])
     if open_run:

@@ -1,6 +1,8 @@
 """Every query of the dashboards returns, from real servers after real runs, what the runs' own archives say."""
 
 import os
+import urllib.parse
+import urllib.request
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
@@ -16,12 +18,13 @@ from services import missing
 from r1perf import clock
 from r1perf.histogram import index
 from r1perf.result import FAILED
-from r1perf.sinks.influxdb.coarse import LIMITS_MS
+from r1perf.sinks.influxdb.coarse import LIMITS_MS, name
+from r1perf.sinks.influxdb.line import line
 from r1perf.sinks.influxdb.points import Points
 from r1perf.summary import read_document
 
 BOARDS = ("overview", "comparison")
-EVERY = [pytest.param(query, id=f"{name}-{title}") for name in BOARDS for title, query in queries(dashboard(name))]
+EVERY = [pytest.param(query, id=f"{board}-{title}") for board in BOARDS for title, query in queries(dashboard(board))]
 STEP_S = 10
 
 SCENARIO = """
@@ -280,11 +283,30 @@ def test_a_run_that_goes_on_has_its_state(recorded):
     assert elsewhere.panel("overview", "Errors so far") == []
 
 
+def test_late_data_adds_to_counts_and_to_no_percentile(recorded):
+    at_ms = recorded.documents[0]["started_ns"] // 1_000_000
+    place = {"run_id": recorded.ids[0], "scenario": "two-kinds", "target": "t", "model": "m"}
+    text = ""
+    for part, n, p95, level in (("0", 10, 100.0, 5), ("1", 2, 9999.0, 1)):
+        below = {name("ttft", limit): n if limit >= p95 else 0 for limit in LIMITS_MS["ttft"]}
+        ranks = {f"ttft_{rank}_ms": p95 for rank in ("p50", "p90", "p95", "p99")}
+        here = place | {"workload": "chat", "stage": "steady", "part": part}
+        text += line("r1_interval", here, {"ttft_count": n} | ranks | below, at_ms)
+        text += line("r1_counters", here, {"completed": n, "outcome.ok": n}, at_ms)
+        text += line("r1_counters", place | {"part": part}, {"in_flight_total": level}, at_ms)
+    bucket = recorded.server.bucket()
+    write(recorded.server, bucket, text)
+    late = Recorded(recorded.server, bucket, recorded.ran)
+    assert {float(row["_value"]) for row in late.panel("overview", "TTFT")} == {100.0}
+    assert [int(row["_value"]) for row in late.panel("overview", "In flight")] == [5]
+    assert [float(row["_value"]) for row in late.panel("overview", "Requests/s")] == [12 / STEP_S]
+    assert [int(row["_value"]) for row in late.panel("overview", "Outcomes")] == [12]
+    (cells,) = late.panel("overview", "TTFT heatmap")
+    assert {cell: int(n) for cell, n in cells.items() if n not in ("0", cells["_time"])} == {"100": 10, "10000": 2}
+
+
 def write(server: InfluxDb, bucket: str, text: str) -> None:
     """Write lines as they are."""
-    import urllib.parse
-    import urllib.request
-
     place = urllib.parse.urlencode({"org": server.org, "bucket": bucket, "precision": "ms"})
     request = urllib.request.Request(
         f"{server.url}/api/v2/write?{place}", text.encode(), {"Authorization": f"Token {server.token}"}
