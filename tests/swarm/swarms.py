@@ -1,17 +1,18 @@
 """A swarm of real processes against a simulated endpoint that keeps the truth."""
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 from services import ROOT, free_port
 
+from r1perf import clock
 from r1perf.journal import read_requests
 
 LOCUST = [sys.executable, "-m", "locust", "--headless", "--only-summary"]
@@ -116,11 +117,11 @@ class Swarm:
 
     def until(self, finished: int, seconds: float = 40) -> None:
         """Wait until so many requests are in the workers' files."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        until_ns = clock.monotonic_ns() + int(seconds * 1e9)
+        while clock.monotonic_ns() < until_ns:
             if sum(path.read_bytes().count(b"\n") for path in self.runs.glob("*/requests.*.jsonl")) >= finished:
                 return
-            time.sleep(0.05)
+            clock.sleep(0.05)
         said = "\n".join(self.output(process)[-1500:] for process in self.processes)
         raise AssertionError(f"no {finished} requests ended in {seconds} s:\n{said}")
 
@@ -156,15 +157,17 @@ class Swarm:
 
     def close(self) -> None:
         for process in self.processes:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             process.wait()
 
 
-def whole(swarm: Swarm) -> None:
-    """Nothing is lost and nothing is there twice: run.json, the workers' files and the endpoint tell the same requests."""
+def whole(swarm: Swarm, killed_ns: int | None = None) -> None:
+    """Nothing is lost and nothing is there twice: run.json, the workers' files and the endpoint tell the same requests.
+
+    What the endpoint served and we have no line for was cut before its head came, or was in flight on a worker when it was
+    killed, at `killed_ns`.
+    """
     counts = dict(swarm.document["counts"])
     scheduled, in_flight = counts.pop("scheduled"), counts.pop("in_flight")
     lost = counts.pop("lost", 0)
@@ -174,12 +177,17 @@ def whole(swarm: Swarm) -> None:
     assert Counter(str(line.outcome) for line in lines) == Counter(counts)
     assert len({line.id for line in lines}) == len(lines)
     sent = [line for line in lines if line.sent_ns is not None]
-    truths = swarm.truths()
+    truths = {truth["id"]: truth for truth in swarm.truths()}
     ours = {line.request_id for line in sent if line.request_id}
-    assert ours <= {truth["id"] for truth in truths}
-    # What the endpoint served and we have no line for was cut before its head came, or was in flight on a lost worker.
-    cut = sum(line.request_id is None for line in sent)
-    assert len(sent) - cut <= len(truths) <= len(sent) + lost
+    assert ours <= truths.keys()
+    strange = [truth for name, truth in truths.items() if name not in ours]
+    if killed_ns is None:
+        assert all(truth["ending"] == "aborted" for truth in strange)
+        assert len(strange) <= sum(line.request_id is None for line in sent) + lost
+    else:
+        for truth in strange:
+            assert truth["received_ns"] + truth["wall_offset_ns"] <= killed_ns
+            assert truth["ended_ns"] + truth["wall_offset_ns"] >= killed_ns - 10**9, "what had ended before is on disk"
     shards = len(swarm.document["workers"])
     for worker in swarm.document["workers"]:
         assert {line.arrival % shards for line in swarm.lines(worker)} <= {int(worker)}

@@ -1,15 +1,39 @@
 """Swarms of real processes, and what their ends leave: every request once in the master's counts, or said to be lost."""
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from swarms import LONG, R1PERF, Swarm, ended_well, whole
+from services import simulator
+from swarms import LONG, POISSON, R1PERF, Swarm, ended_well, whole
+
+from r1perf import clock
+
+
+@pytest.fixture(scope="module", autouse=True)
+def killed(tmp_path_factory):
+    """Give two runs, an open and a closed loop, whose worker 1 of 3 is killed; they go on for 70 s beside the other tests."""
+    started = []
+    for arrivals in (POISSON.replace("20/s", "4/s"), 'kind = "closed"\nsessions = 6\nthink_time = "1s"'):
+        folder = tmp_path_factory.mktemp("killed")
+        truth = folder / "truth.jsonl"
+        service = simulator(folder / "simulator.log", "--profile", "tiny", "--truth", str(truth))
+        swarm = Swarm(folder, service, truth)
+        master = swarm.locust("--processes", "3", "--r1-scenario", swarm.scenario(duration="76s", arrivals=arrivals))
+        started.append((swarm, master, service))
+    for swarm, _, _ in started:
+        swarm.until(8)
+        os.kill(swarm.pid("1"), signal.SIGKILL)
+        swarm.killed_ns = clock.wall_ns()
+    yield {"open": started[0][:2], "closed": started[1][:2]}
+    for swarm, _, service in started:
+        swarm.close()
+        service.stop()
 
 
 @pytest.fixture
@@ -83,7 +107,7 @@ def test_a_locust_user_is_one_session(swarm, users):
     # A session sends one request at a time.
     for session in sessions:
         mine = sorted((line.scheduled_ns, line.done_ns) for line in lines if line.arrival % users == session)
-        assert all(done <= scheduled for (_, done), (scheduled, _) in zip(mine, mine[1:], strict=False))
+        assert all(done <= scheduled for (_, done), (scheduled, _) in itertools.pairwise(mine))
     # Locust's first users are worker 0's, and so are the first sessions: shards by users, as the plan has them.
     assert {line.arrival % users for line in swarm.lines("0")} == set(range(0, users, 2))
 
@@ -119,7 +143,7 @@ def test_a_second_ctrl_c_cuts_and_loses_nothing(swarm):
     master = locust(swarm, workloads=LONG, duration="60s")
     swarm.until(5)
     swarm.interrupt_group(master)
-    time.sleep(1)
+    clock.sleep(1)
     swarm.interrupt_group(master)
     assert swarm.wait(master, 15) == 130
     assert swarm.document["counts"]["cancelled"] > 0
@@ -142,7 +166,7 @@ def test_a_worker_that_is_stopped_for_a_while_loses_nothing(swarm):
     swarm.until(20)
     worker = swarm.pid("0")
     os.kill(worker, signal.SIGSTOP)
-    time.sleep(10)
+    clock.sleep(10)
     os.kill(worker, signal.SIGCONT)
     assert swarm.wait(master) == 3
     assert "late" in reasons(swarm)
@@ -151,10 +175,10 @@ def test_a_worker_that_is_stopped_for_a_while_loses_nothing(swarm):
 
 
 def test_a_paused_master_loses_nothing(swarm):
-    master = locust(swarm, duration="14s")
+    master = locust(swarm, duration="12s")
     swarm.until(20)
     os.kill(master.pid, signal.SIGSTOP)
-    time.sleep(8)
+    clock.sleep(6)
     os.kill(master.pid, signal.SIGCONT)
     ended_well(swarm, swarm.wait(master))
     whole(swarm)
@@ -220,3 +244,24 @@ def test_the_files_of_a_worker_elsewhere_are_fetched(swarm, tmp_path):
     for name in (f"requests.{away}.jsonl", f"snapshots.{away}"):
         assert (theirs / name).read_bytes() == (swarm.archive / name).read_bytes()
     whole(swarm)
+
+
+# --- Killed ---
+
+
+@pytest.mark.parametrize("loop", ["open", "closed"])
+def test_nothing_is_sent_twice_in_the_70_seconds_after_a_worker_was_killed(killed, loop):
+    swarm, master = killed[loop]
+    assert swarm.wait(master, 100) == 3
+    document = swarm.document
+    assert document["reason"] == "worker 1 was lost: its process has ended"
+    assert document["status"] == "finished"
+    assert document["validity"]["valid"] is False
+    assert document["counts"]["ok"] > 50
+    assert max(line.done_ns for line in swarm.lines("0")) - max(line.done_ns for line in swarm.lines("1")) > 65e9
+    whole(swarm, swarm.killed_ns)
+    survivors = [line for worker in "02" for line in swarm.lines(worker)]
+    assert "Ramping" not in swarm.output(master)
+    assert swarm.output(master).count("Sending spawn jobs") == 1
+    if loop == "closed":  # nobody else takes over the sessions of the lost worker
+        assert {line.arrival % 6 for line in survivors} == {0, 2, 3, 5}
