@@ -21,6 +21,7 @@ class InfluxDb:
     """One server. `major` is 1 or 2; `url`, `org` and `token` are what the client needs."""
 
     def __init__(self, major: int, folder: Path, *, flux: bool = True) -> None:
+        """Start a server; of InfluxDB 1 Flux can be off."""
         self.major, self._folder, self._flux = major, folder, flux
         self.org, self.token = ("tests", TOKEN) if major == 2 else ("-", USER)
         self._service: Service | None = None

@@ -35,7 +35,6 @@ class Points:
     def __init__(self, run: Run, group_ns: int) -> None:
         self._run, self._group_ns = run, group_ns
         self._tags = {"run_id": run.run_id, "scenario": run.name, "target": run.target, "model": run.model}
-        self._stages = {stage.index: stage.name for stage in run.stages}
 
     def group(self, group: Group, reserve: Callable[[], int], spool_bytes: int) -> Iterator[str]:
         """Write a group of intervals; `reserve` gives another part where a histogram is too large for one field."""
@@ -78,7 +77,7 @@ class Points:
         return line(EVENTS, tags, {"title": kind, "text": text[: TEXT_LIMIT // 4]}, time_ms)
 
     def _place(self, workload: str, stage: int, part: int) -> dict[str, str]:
-        return self._tags | {"workload": workload, "stage": self._stages.get(stage, str(stage)), "part": str(part)}
+        return self._tags | {"workload": workload, "stage": stage_name(self._run.stages, stage), "part": str(part)}
 
     def _facts(self) -> Fields:
         """Write what was known before the run began: scenario and labels apart, the rest as `run`."""

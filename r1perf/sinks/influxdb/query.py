@@ -39,7 +39,8 @@ class Bucket:
                 rows = self._without_flux(error, measurement, run_id, begin_ms, end_ms)
         if rows is None:
             rows = list(self._by_influxql(measurement, run_id, begin_ms, end_ms))
-        return sorted(rows, key=lambda row: row.time_ms)
+        # The Flux of InfluxDB 1.8 gives what lies at `stop` as well, against its own documentation.
+        return sorted((row for row in rows if begin_ms <= row.time_ms < end_ms), key=lambda row: row.time_ms)
 
     def _without_flux(self, error: DatabaseError, *asked: Any) -> list[Row]:
         """Ask in InfluxQL; where that is refused too, the better of both answers is the one that is not about Flux."""

@@ -175,7 +175,8 @@ class Spool:
             while written < len(view):
                 written += os.write(self._fd, view[written:])
         except OSError:
-            os.ftruncate(self._fd, self._size)
+            if written:
+                os.ftruncate(self._fd, self._size)
             raise
         self._size += written
 
