@@ -63,7 +63,7 @@ def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sour
     limits = {"cost": options.max_cost, "requests": options.max_requests}
     prepared = sources.prepared(live, target, [one.promise for one in members], limits)
     items = prepared.scenario.items(prepared.base)
-    return check(prepared.scenario, items, prepared.scenario.plan(items))
+    return check(prepared.scenario, items, prepared.scenario.plan(items, prepared.base))
 
 
 def _load(made: Check, repeat: int) -> str:
