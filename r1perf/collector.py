@@ -14,6 +14,7 @@ from r1perf import clock, messages, snapshot
 from r1perf.errors import R1perfError
 from r1perf.result import FAILED
 from r1perf.scenario import Scenario, resolved
+from r1perf.schedule import live_stage
 from r1perf.sinks import Sink
 from r1perf.sla import ClauseError, Standing, entries, exit_code, terms
 from r1perf.summary import Document, Interval, Run, Summary, document, recent
@@ -95,6 +96,7 @@ class Collector:
         self._ruled = 0  # the exit code that the clauses ask for
         self._interrupts = 0
         self._halted = False
+        self._lives = 0  # how often the rate was changed
         self._standing: Standing | None = None
         self._looked = -1  # the last interval after which the clauses were looked at
         self.summary: Summary | None = None
@@ -182,6 +184,23 @@ class Collector:
             self._reason, self._asked = reason, asked
             self._note(f"stopping: {reason}")
         self._halt(None)
+
+    def set_rate(self, rate: float) -> bool:
+        """Leave the schedule for arrivals at another rate, in a stage of its own; False where the run does not go on.
+
+        The stage has no end: the run goes on until somebody stops it.
+        """
+        if self.summary is None or self._halted or self._verdict is not None:
+            return False
+        run = self.summary.run
+        self._lives += 1
+        start_ns = max(clock.wall_ns() + self._order.lead_ns - run.started_ns, 0)
+        stage = live_stage(run.stages, self._lives, rate, start_ns)
+        self.summary.add_stage(stage)
+        self._note(f"the rate is {rate:g}/s from {start_ns / 1e9:.1f} s on: stage {stage.name}")
+        for worker in sorted(self._running):
+            self._send(worker, messages.Live(self._lives, rate, start_ns))
+        return True
 
     def tick(self) -> None:
         """Do what time asks for: write intervals, look at the limits, show the present."""

@@ -7,6 +7,7 @@ collector                       worker
     Go      ->                          t0 has been announced; all take these calibrations
             <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
     Ack     ->
+    Live    ->                          another rate from a moment on (open loop, from the web UI)
     Halt    ->                          no new arrivals; drain
             <-  Done                    every request has ended, every snapshot is acknowledged
 """
@@ -69,6 +70,14 @@ class Go(msgspec.Struct, frozen=True, tag=True):
     calibrations: dict[str, Calibration] = {}  # by workload: how this server counts its words
 
 
+class Live(msgspec.Struct, frozen=True, tag=True):
+    """Leave the schedule: from `start_ns` after t0 on, arrivals come at this rate, in the stage `live-<number>`, until the end."""
+
+    number: int
+    rate: float  # conversations/s of all workers together
+    start_ns: int
+
+
 class Report(msgspec.Struct, frozen=True, tag=True):
     """Hand over every snapshot (encoded) that is not yet acknowledged, in order."""
 
@@ -101,7 +110,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     snapshots: int
 
 
-ToWorker = Assign | Go | Ack | Halt
+ToWorker = Assign | Go | Live | Ack | Halt
 ToCollector = Loading | Ready | Refused | Report | Stopping | Done
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,6 +1,7 @@
 """Carry out one shard of a schedule: open-loop arrivals, closed sessions, and the turns of their conversations."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -90,8 +91,10 @@ class Traffic:
         self.gate = Gate(loop, max_in_flight)
         self._origins: dict[int | None, int] = {None: t0_ns}
         self._halt = loop.event()
+        self._turn = loop.event()  # the arrivals that are started now are to end: those of another rate begin, or none
+        self._coming: deque[tuple[int, Iterator[Arrival]]] = deque()  # what comes after them, and when
         self._seats = seats
-        self._turn_ns = t0_ns  # when the last seated session began
+        self._free_ns = t0_ns  # when the next session that has a seat may begin
         self._tasks: dict[Task, None] = {}
         self._senders = 0  # who may still schedule a request: the dispatcher, sessions, conversations with turns left
 
@@ -103,25 +106,51 @@ class Traffic:
     def run(self) -> None:
         """Start all arrivals and sessions at their times; return when nothing is left to be started."""
         dispatcher = _Sender(self)
+        self._run_plan(dispatcher)
+        while self._coming and not self.halted:
+            self._turn = self._loop.event()
+            _, arrivals = self._coming.popleft()
+            if self._coming and self._coming[0][0] <= self._loop.now_ns():
+                continue  # the next change has come as well
+            dispatch(self._loop, arrivals, self._origins[None], self._ready, self._start, self._turn)
+        dispatcher.ends()
+
+    def _run_plan(self, dispatcher: _Sender) -> None:
+        """Start what is planned, until another rate takes over."""
         chapters = list(self._chapters())
         for follows in chapters:
             if follows is not None:
                 self._open_chapter(follows)
             sessions = self._chapter(follows, self._origins[follows])
-            if follows == chapters[-1]:
+            if follows == chapters[-1] and not self._coming:
                 dispatcher.ends()
             for session in sessions:
                 session.join()
-            if self.halted:
+            if self._turn.is_set():
                 return
         last = self._plan.stages[-1]
         if last.follows is None:
-            self._sleep(self._origins[None] + last.start_ns)
+            self._turn.wait(self._origins[None] + last.start_ns)
+
+    def live(self, number: int, rate: float, start_ns: int) -> None:
+        """Start arrivals at another rate from `start_ns` after t0 on, and none of those planned for then; until `halt`."""
+        stage, arrivals = self._plan.live(number, rate, start_ns)
+        at_ns = self._origins[None] + start_ns
+        self._coming.append((at_ns, arrivals))
+        self._recorder.begin(stage.index, at_ns)
+        self._recorder.judge(stage.index)
+        self._loop.spawn(self._turn_at, at_ns)
+
+    def _turn_at(self, at_ns: int) -> None:
+        self._loop.sleep_until(at_ns)
+        if self._coming and self._coming[0][0] <= self._loop.now_ns():  # it may have been taken up with one before it
+            self._turn.set()
 
     def halt(self) -> None:
         """Start nothing more; requests that wait for a place in flight are dropped, those that were sent go on."""
         if not self.halted:
             self._halt.set()
+            self._turn.set()
             if self._seats is not None:
                 self._seats.close()
             self._recorder.begin(self._recorder.drain, self._loop.now_ns())
@@ -165,7 +194,7 @@ class Traffic:
                 if self._seats is not None and group.conversations is None:
                     self._seats.follow(partial(self._sit_down, group, origin_ns))
         arrivals = (arrival for arrival in self._plan if stages[arrival.stage].follows == follows)
-        dispatch(self._loop, arrivals, origin_ns, self._ready, self._start, self._halt)
+        dispatch(self._loop, arrivals, origin_ns, self._ready, self._start, self._turn)
         return sessions
 
     def sender_begins(self) -> None:
@@ -198,6 +227,8 @@ class Traffic:
         return _Ready(conversation, call, self._client.prepare(call))
 
     def _start(self, arrival: Arrival, scheduled_ns: int, ready: _Ready) -> None:
+        if self._coming and scheduled_ns >= self._coming[0][0]:
+            return  # another rate has taken over
         self._spawn(self._converse, arrival, arrival.stage, scheduled_ns, ready, _Sender(self))
 
     def _sit_down(self, group: Sessions, origin_ns: int, n: int, seat: Seat) -> None:
@@ -212,9 +243,10 @@ class Traffic:
         try:
             due_ns = origin_ns + group.start_ns + session * group.ramp_up_ns
             if seat is not None:
-                seat.taken.wait()
-                self._turn_ns = max(self._turn_ns + group.ramp_up_ns, self._loop.now_ns())
-                due_ns = max(due_ns, self._turn_ns)
+                if not seat.taken.wait(None if group.end_ns is None else origin_ns + group.end_ns):
+                    return
+                due_ns = max(due_ns, self._free_ns, self._loop.now_ns())
+                self._free_ns = due_ns + group.ramp_up_ns
             self._hold(group, session, origin_ns, due_ns, sender, self._halt if seat is None else seat.left)
         finally:
             sender.ends()

@@ -122,6 +122,8 @@ class Worker:
                 shard.acknowledged(message.k)
             elif isinstance(message, messages.Halt):
                 shard.halt(message.drain_ns)
+            elif isinstance(message, messages.Live):
+                shard.live(message)
             elif message is None:
                 shard.orphaned()
                 return
@@ -207,6 +209,11 @@ class _Shard:
         self._bound(drain_ns)
         self._traffic.halt()
         self._started.set()
+
+    def live(self, change: messages.Live) -> None:
+        """Leave the schedule for arrivals at another rate; one that comes when nothing is started any more changes nothing."""
+        if not self._started.is_set():
+            self._traffic.live(change.number, change.rate, change.start_ns)
 
     def orphaned(self) -> None:
         """End at once: the collector is gone. What was measured is on disk."""

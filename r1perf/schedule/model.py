@@ -1,6 +1,6 @@
 """The planned run as others see it: stages, arrivals, sessions, and what a schedule can be asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -79,6 +79,22 @@ class Schedule(Protocol):
 
 
 WARMUP, COOLDOWN, DRAIN = "warmup", "cooldown", "drain"
+LIVE = "live-"
 
 RESERVED = (WARMUP, COOLDOWN, DRAIN)
 """Stage names that a scenario may not use; neither may it use `live-...`, the stages of the web UI."""
+
+
+def live_stage(stages: Sequence[Stage], number: int, rate: float, start_ns: int) -> Stage:
+    """Return the stage of the web UI's `number`-th change of the rate, from 1 on; it stands behind the planned ones."""
+    return Stage(_drain(stages) + number, f"{LIVE}{number}", start_ns, None, judged=True, says=f"poisson {rate:g}/s")
+
+
+def stage_name(stages: Sequence[Stage], index: int) -> str:
+    """Return a stage's name; one that was not planned is one of the web UI's."""
+    known = {stage.index: stage.name for stage in stages}
+    return known.get(index) or f"{LIVE}{index - _drain(stages)}"
+
+
+def _drain(stages: Sequence[Stage]) -> int:
+    return next((stage.index for stage in stages if stage.name == DRAIN), len(stages))

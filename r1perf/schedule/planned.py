@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r1perf.arrivals import Stream
-from r1perf.schedule.model import Arrival, Sessions, Stage
+from r1perf.schedule.model import Arrival, Sessions, Stage, live_stage
 
 _CHUNK = 4096
 _LIVE_ITEMS = 1 << 40
@@ -131,15 +131,13 @@ class Plan:
         """Return a short hash of the whole schedule: equal for every shard of one plan."""
         return self._digest
 
-    def live(self, number: int, rate: float, start_ns: int, index: int) -> tuple[Stage, Iterator[Arrival]]:
+    def live(self, number: int, rate: float, start_ns: int) -> tuple[Stage, Iterator[Arrival]]:
         """Plan a stage `live-<number>` without an end: Poisson arrivals of this shard from `start_ns` on, for the web UI.
 
         It depends on the seed, the number, the rate and the weights alone; its items and arrival indexes are its own.
-        `index` is the stage's index in the run.
         """
-        name = f"live-{number}"
-        stage = Stage(index, name, start_ns, None, judged=True, says=f"poisson {rate:g}/s")
-        return stage, self._live(number, name, rate, start_ns, index)
+        stage = live_stage(self.stages, number, rate, start_ns)
+        return stage, self._live(number, stage.name, rate, start_ns, stage.index)
 
     def _live(self, number: int, name: str, rate: float, start_ns: int, index: int) -> Iterator[Arrival]:
         gaps, choices = (Stream(self._seed, dimension, name).generator() for dimension in ("times", "workloads"))

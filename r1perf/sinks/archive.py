@@ -6,6 +6,7 @@ from pathlib import Path
 from r1perf import clock
 from r1perf.errors import ArchiveError
 from r1perf.histogram import Counts
+from r1perf.schedule import Stage, stage_name
 from r1perf.sinks.hlog import HlogWriter
 from r1perf.summary import Document, Interval, Run, Summary, document
 from r1perf.summary.document import encode
@@ -53,7 +54,7 @@ class ArchiveSink:
         self.folder = folder
         self._line_ns = line_ns
         self._log: HlogWriter | None = None
-        self._stages: dict[int, str] = {}
+        self._stages: tuple[Stage, ...] = ()
         self._interval_ns = 1
         self._lines: dict[int, dict[str, Counts]] = {}  # by line number, then tag
         self._spans: dict[int, tuple[int, int]] = {}  # the intervals [first, last] of each
@@ -61,7 +62,7 @@ class ArchiveSink:
     def open(self, run: Run) -> None:
         """Write `run.json` with the status running, and begin the log."""
         self._interval_ns = run.interval_ns
-        self._stages = {stage.index: stage.name for stage in run.stages}
+        self._stages = run.stages
         write_document(self.folder, document(Summary(run), "running"))
         self._log = HlogWriter(self.folder / "intervals.hlog", run.started_ns)
 
@@ -74,7 +75,7 @@ class ArchiveSink:
         self._spans[number] = min(first, interval.k), max(last, interval.k)
         tagged = self._lines.setdefault(number, {})
         for (metric, workload, stage), counts in interval.series.items():
-            tag = f"{metric}.{workload}.{self._stages.get(stage, stage)}"
+            tag = f"{metric}.{workload}.{stage_name(self._stages, stage)}"
             tagged.setdefault(tag, Counts()).add(counts)
 
     def note(self, sentence: str) -> None:

@@ -6,6 +6,8 @@ from r1perf.errors import ArchiveError
 from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
 from r1perf.recorder import Recorder
 from r1perf.result import Result
+from r1perf.schedule import Stage, stage_name
+from r1perf.schedule.model import DRAIN
 from r1perf.snapshot import Snapshot
 from r1perf.summary.document import Document, decode, document
 from r1perf.summary.interval import Interval
@@ -46,7 +48,17 @@ def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
         recover_worker(summary, folder, worker, damage)
         if summary.pending(worker):
             summary.lose(worker)
+    _add_live(summary)
     return summary
+
+
+def _add_live(summary: Summary) -> None:
+    """Add the web UI's stages, which no `run.json` has that was written at the start: each began when the one before it ended."""
+    known = {stage.index for stage in summary.stages} | {summary.drain}
+    for index in sorted({stage for _, _, stage in (*summary.series, *summary.counters)} - known):
+        start_ns = max((at_ns for stage, at_ns in summary.ended.items() if stage < index and stage != summary.drain), default=0)
+        name = stage_name(summary.run.stages, index)
+        summary.add_stage(Stage(index, name, start_ns, None, judged=True, says="set in the web UI"))
 
 
 def intervals(folder: Path, damage: Damage = lambda sentence: None) -> list[Interval]:
@@ -97,7 +109,7 @@ def _replayed(summary: Summary, worker: str, rest: list[Result], last: Snapshot 
     since_ns = t0_ns if last is None else t0_ns + (last.k + 1) * interval_ns
     recorder = Recorder(worker, summary.stages, t0_ns, interval_ns)
     for stage, offset_ns in sorted(summary.ended.items(), key=lambda item: item[1]):
-        follows = [known.index for known in summary.stages if known.index > stage]
+        follows = [known.index for known in summary.stages if known.index > stage and known.name != DRAIN]
         recorder.begin(follows[0] if follows else recorder.drain, t0_ns + offset_ns)
     for result in rest:
         if result.scheduled_ns >= since_ns:

@@ -237,12 +237,14 @@ def test_the_environment_names_versions_host_and_commit(tmp_path):
     assert environment(tmp_path)["git"]["dirty"]
 
 
-def test_a_stage_that_was_never_planned_has_its_index_for_a_tag(tmp_path):
-    run = msgspec.structs.replace(a_run(), stages=a_run().stages[:1])
+def test_a_stage_that_was_never_planned_is_one_of_the_web_uis(tmp_path):
+    run = a_run()
     sink = ArchiveSink(tmp_path)
     sink.open(run)
     interval = Interval(0)
     interval.series["itl", "chat", 5] = Counts.of([1])
     sink.write(interval)
     sink.close(document(Summary(run)))
-    assert [entry.tag for entry in read(tmp_path / "intervals.hlog")] == ["itl.chat.5"]
+    assert run.stages[-1].name == "drain"
+    assert run.stages[-1].index == 3
+    assert [entry.tag for entry in read(tmp_path / "intervals.hlog")] == ["itl.chat.live-2"]

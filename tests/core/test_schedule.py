@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from r1perf.arrivals import Closed, Constant, Gamma, Poisson, Ramp, Stages
 from r1perf.errors import ScenarioError
-from r1perf.schedule import Share, plan
+from r1perf.schedule import Share, plan, stage_name
 from r1perf.units import Duration, Rate
 
 S = 1_000_000_000
@@ -349,15 +349,18 @@ def test_closed_loop_workloads_come_by_weight_and_take_items_in_turn():
 def test_a_live_stage_depends_on_seed_and_number_alone_and_is_shared_out():
     whole = plan(MIX, poisson(2, duration=D("10s")), seed=1)
     other = plan(MIX, RAMP_STEADY, seed=1)
-    stage, arrivals = whole.live(2, 5.0, 100 * S, 9)
+    stage, arrivals = whole.live(2, 5.0, 100 * S)
     rows = list(itertools.islice(arrivals, 10_000))
-    assert (stage.name, stage.start_ns, stage.end_ns, stage.index) == ("live-2", 100 * S, None, 9)
-    assert rows == list(itertools.islice(other.live(2, 5.0, 100 * S, 9)[1], 10_000))
-    assert rows[0] != next(whole.live(3, 5.0, 100 * S, 9)[1])
-    parts = [list(itertools.islice(whole.shard(i, 3).live(2, 5.0, 100 * S, 9)[1], 1000)) for i in range(3)]
+    assert (stage.name, stage.start_ns, stage.end_ns, stage.index) == ("live-2", 100 * S, None, len(whole.stages) + 1)
+    assert stage_name(whole.stages, stage.index) == "live-2"
+    assert [stage_name(whole.stages, known.index) for known in whole.stages] == ["poisson", "drain"]
+    others = [msgspec.structs.replace(a, stage=stage.index) for a in itertools.islice(other.live(2, 5.0, 100 * S)[1], 10_000)]
+    assert rows == others
+    assert rows[0] != next(whole.live(3, 5.0, 100 * S)[1])
+    parts = [list(itertools.islice(whole.shard(i, 3).live(2, 5.0, 100 * S)[1], 1000)) for i in range(3)]
     assert sorted(itertools.chain(*parts), key=lambda a: a.index) == rows[:3000]
     assert (rows[-1].offset_ns - 100 * S) / S == pytest.approx(2000, rel=0.05)
-    assert {a.stage for a in rows} == {9}
+    assert {a.stage for a in rows} == {stage.index}
 
 
 def test_a_shard_that_is_none_is_refused():

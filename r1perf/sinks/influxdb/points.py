@@ -10,6 +10,7 @@ import msgspec
 
 from r1perf.histogram import Counts
 from r1perf.metrics import METRICS
+from r1perf.schedule import stage_name
 from r1perf.sinks.influxdb.coarse import coarse
 from r1perf.sinks.influxdb.gather import Group
 from r1perf.sinks.influxdb.line import TEXT_LIMIT, Field, line, texts
