@@ -32,6 +32,7 @@ HOW = {
     "sseserver": "install a C compiler and lay the shared files beside the repository",
     "llama-server": "make llama",
     "influxd": "make influxd",
+    "chromium": "apt-get install chromium chromium-driver",
     "compose": "install Docker's compose plugin, 2.20 or later (it needs no engine), or name it: R1PERF_COMPOSE=PROGRAM",
     "java": "apt-get install default-jre-headless libhdrhistogram-java",
 }

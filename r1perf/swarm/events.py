@@ -25,6 +25,7 @@ from r1perf.swarm.master import Master
 from r1perf.swarm.member import Member
 from r1perf.swarm.page import Page
 from r1perf.swarm.user import OpenLoop, R1User
+from r1perf.units import Rate
 
 SPAWN_RATE = 100.0
 """Locust warns of a higher one."""
@@ -91,6 +92,7 @@ class _Lead:
         self._master = _MASTERS[environment] = Master(environment)
         self._run: gevent.Greenlet[..., None] | None = None
         self._stopping = False
+        self._rate = ""  # that was asked for last
         try:
             scenario, _ = options.scenario_of(self._options, environment.host)
         except R1perfError as error:
@@ -99,17 +101,18 @@ class _Lead:
         if isinstance(scenario.arrivals, Closed):
             self._fill_in(scenario.arrivals)
         elif environment.web_ui is not None and not self._options.autostart and self._alone():
-            environment.shape_class = OpenLoop()
+            environment.shape_class = OpenLoop(self._look)
         environment.stop_timeout = min(environment.stop_timeout, STOP_TIMEOUT_S)
         environment.events.test_start.add_listener(self._on_start)
         environment.events.test_stopping.add_listener(self._on_stopping)
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
+        environment.events.spawning_complete.add_listener(lambda **_: self._look())
         Interrupts(lambda: self._master.running, self._interrupt, ends=environment.web_ui is not None)
         self._page = (
             None
             if environment.web_ui is None
-            else Page(environment, self._master, self._options.r1_web_origin, scenario.arrivals)
+            else Page(environment, self._master, options.scenario_of, self._options.r1_web_origin, scenario.arrivals)
         )
 
     def _fill_in(self, closed: Closed) -> None:
@@ -135,12 +138,24 @@ class _Lead:
         """Begin a run; Locust spawns its users when t0 has been announced."""
         begun = Event()
         self._stopping = False
+        self._rate = self._options.r1_rate
         self._run = gevent.spawn(self._carry, begun.set)
         try:
             begun.wait()
         finally:
             if not begun.is_set():  # the web UI's Stop has killed what starts the test
                 self._master.stop("Locust was asked to stop the test")
+
+    def _look(self) -> None:
+        """Take another rate over that the form, or whoever posts to it, asks for while a run goes on."""
+        rate = self._options.r1_rate
+        if rate != self._rate and self._master.summary is not None:
+            self._rate = rate
+            try:
+                if rate:
+                    self._master.set_rate(Rate.parse(rate))
+            except (R1perfError, ValueError) as error:
+                logger.error(str(error))
 
     def _interrupt(self, again: bool) -> None:
         self._master.interrupt()

@@ -18,6 +18,7 @@ from locust.web import WebUI
 from virtual_run import S, a_run, play, traffic
 
 from r1perf.collector import Verdict
+from r1perf.errors import UsageError
 from r1perf.launch.run import Ran
 from r1perf.snapshot import Snapshot
 from r1perf.summary import Document, Interval, Run, Summary, document
@@ -54,12 +55,20 @@ class Stand:
         self.environment = Environment(user_classes=[])
         self.environment.create_local_runner()
         self.environment.parsed_options = Namespace(
-            web_base_path=base, num_users=1, spawn_rate=1, stats_history_enabled=False, run_time=None
-        )
+            web_base_path=base, num_users=1, spawn_rate=1, stats_history_enabled=False, run_time=None, host=None,
+            r1_scenario="smoke", r1_model="", r1_rate="", r1_duration="", r1_set=[], r1_runs="runs", r1_web_origin=[],
+        )  # fmt: skip
         self.web_ui = WebUI(self.environment, host, 0, web_login=login, delayed_start=True, web_base_path=base or None)
         self.web_ui.app.secret_key = "for this test alone"
         self.played = Played()
-        self.page = Page(self.environment, self.played, origins, arrivals)
+        self.checked: list[tuple[Namespace, str | None]] = []
+        self.page = Page(self.environment, self.played, self.check, origins, arrivals)
+
+    def check(self, options: Namespace, host: str | None) -> None:
+        """Take any scenario but one."""
+        self.checked.append((options, host))
+        if options.r1_scenario == "wrong":
+            raise UsageError("there is no scenario wrong")
 
     @property
     def app(self) -> Any:

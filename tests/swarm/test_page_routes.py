@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
+import gevent
 import msgspec
 import pytest
 import unpatched  # noqa: F401
@@ -15,6 +16,7 @@ from virtual_run import a_run
 
 from r1perf.arrivals import Closed, Poisson, Ramp, Stages
 from r1perf.swarm.page import guard
+from r1perf.swarm.page.form import sent
 from r1perf.swarm.page.link import rate
 from r1perf.units import Duration, Rate
 
@@ -241,6 +243,63 @@ def test_a_name_cannot_break_out_of_the_page(stands):
     assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
+# --- Locust's form ---
+
+
+@pytest.fixture
+def started(stand):
+    """Give a stand whose runner notes what it is started with, and a way to send the form."""
+    stand.begun = []
+    stand.environment.runner.start = lambda users, spawn_rate: stand.begun.append((users, spawn_rate))
+
+    def send(**fields):
+        response = client(stand).post("/swarm", data={"user_count": "1", "spawn_rate": "1", "host": "", **fields})
+        gevent.sleep(0)
+        return response.get_json()
+
+    stand.send = send
+    return stand
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        # As Locust's script sends them, and as it should.
+        (
+            {"r_1scenario": "r1-mixed", "r_1rate": " 4/s ", "r_1model": "m"},
+            {"r1_scenario": "r1-mixed", "r1_rate": "4/s", "r1_model": "m"},
+        ),
+        ({"r1_scenario": "r1-mixed", "r1_rate": "4/s"}, {"r1_scenario": "r1-mixed", "r1_rate": "4/s"}),
+        ({"r_1set": "workload.chat.weight=2, seed=3"}, {"r1_set": ["workload.chat.weight=2", "seed=3"]}),
+        ({"r_1set": ""}, {"r1_set": []}),
+        ({"r_1runs": "/etc", "r1_runs": "/etc", "r1_web_origin": "https://evil.example"}, {}),  # the form does not have them
+        ({"r_1duration": "90s"}, {"r1_duration": "90s"}),
+    ],
+)
+def test_the_form_sets_our_options(started, fields, options):
+    before = dict(vars(started.environment.parsed_options))
+    assert started.send(**fields)["success"] is True
+    after = vars(started.environment.parsed_options)
+    assert {name: value for name, value in after.items() if name.startswith("r1_")} == {
+        **{name: value for name, value in before.items() if name.startswith("r1_")},
+        **options,
+    }
+    assert started.begun == [(1, 1.0)]
+
+
+def test_a_wrong_scenario_is_said_in_the_form(started):
+    answer = started.send(r_1scenario="wrong", host="http://127.0.0.1:8000/v1")
+    assert answer == {"success": False, "message": "there is no scenario wrong", "host": "http://127.0.0.1:8000/v1"}
+    assert started.begun == []
+    assert started.environment.parsed_options.r1_scenario == "smoke"
+    assert [(options.r1_scenario, host) for options, host in started.checked] == [("wrong", "http://127.0.0.1:8000/v1")]
+
+
+@pytest.mark.parametrize(("dest", "name"), [("r1_rate", "r_1rate"), ("r1_web_origin", "r_1web_origin"), ("run_time", "run_time")])
+def test_names_as_locusts_script_sends_them(dest, name):
+    assert sent(dest) == name
+
+
 # --- Who is let in ---
 
 
@@ -255,7 +314,9 @@ def test_login_covers_page_and_endpoint(stands):
     stand.begin(RUN)
     browser = client(stand)
     answers = [browser.get("/r1perf"), browser.get("/r1perf/data"), browser.post("/r1perf/act", data={"act": "stop"})]
-    assert [answer.status_code for answer in answers] == [302, 302, 302]
+    answers.append(browser.post("/swarm", data={"r1_scenario": "r1-mixed"}))
+    assert [answer.status_code for answer in answers] == [302] * 4
+    assert stand.environment.parsed_options.r1_scenario == "smoke"
     assert all("/login" in answer.headers["Location"] for answer in answers)
     assert stand.played.asked == []
     browser.get("/in")

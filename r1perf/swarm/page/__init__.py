@@ -1,16 +1,18 @@
 """A page of our own in Locust's web UI: live charts and figures of the run that this process collects."""
 
-from collections.abc import Iterable
+from argparse import Namespace
+from collections.abc import Callable, Iterable
 
 import msgspec
 from locust.env import Environment
 
 from r1perf import clock
 from r1perf.arrivals import AnyArrivals
+from r1perf.swarm.page.form import View, fitted
 from r1perf.swarm.page.guard import Guard
 from r1perf.swarm.page.history import History
 from r1perf.swarm.page.link import linked, rate, tab
-from r1perf.swarm.page.routes import blueprint
+from r1perf.swarm.page.routes import Wrap, blueprint
 from r1perf.swarm.page.state import Kept, State, Watched, state
 
 __all__ = ["Page"]
@@ -23,25 +25,34 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 class Page:
     """The page of one Locust process, for all its runs. `history` is a sink of each; what else it hears is `begin`, `show`, `refuse`.
 
-    It puts itself into Locust's web UI, and a guard around all of it. `arrivals` are those of the scenario that Locust was started with.
+    It puts itself into Locust's web UI, and a guard around all of it. `check(options, host)` raises an R1perfError where
+    they name no good scenario; `arrivals` are those of the scenario that Locust was started with.
     """
 
     def __init__(
-        self, environment: Environment, watched: Watched, origins: Iterable[str] = (), arrivals: AnyArrivals | None = None
+        self,
+        environment: Environment,
+        watched: Watched,
+        check: Callable[[Namespace, str | None], object],
+        origins: Iterable[str] = (),
+        arrivals: AnyArrivals | None = None,
     ) -> None:
         web_ui = environment.web_ui
         assert web_ui is not None
+        assert web_ui.app is not None
+        assert environment.parsed_options is not None
         app = web_ui.app
-        assert app is not None
         self.history = History(clock.wall_ns)
         self._watched = watched
         self.begin()
         kept = Kept(self._state, clock.monotonic_ns)
         base = str(getattr(environment.parsed_options, "web_base_path", None) or "").rstrip("/") + PATH
-        wrap = web_ui.auth_required_if_enabled
+        wrap: Wrap = web_ui.auth_required_if_enabled
         app.register_blueprint(blueprint(base, self.history, kept, self._epoch, wrap, {"stop": self._stop}))
         app.after_request(lambda response: linked(response, base, rate(arrivals)))
         app.wsgi_app = Guard(app.wsgi_app, origins, loopback=web_ui.host in LOOPBACK)  # type: ignore[method-assign]
+        start: View = app.view_functions["locust.swarm"]
+        app.view_functions["locust.swarm"] = wrap(fitted(start, environment.parsed_options, check))
         web_ui.template_args["extended_tabs"] = [*web_ui.template_args.get("extended_tabs", ()), tab()]
 
     def begin(self) -> None:

@@ -1,6 +1,7 @@
 """Serve the page, its files and its one JSON endpoint, as a Blueprint in Locust's web UI."""
 
 from collections.abc import Callable
+from typing import Any
 
 import flask
 import msgspec
@@ -11,7 +12,7 @@ from r1perf.swarm.page.state import Kept
 POLICY = "default-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'self'; object-src 'none'"
 """Everything comes from here: no other host, no inline script, and no page of others may frame it."""
 
-Wrap = Callable[[Callable[[], flask.Response]], Callable[[], flask.Response]]
+Wrap = Callable[[Callable[[], Any]], Callable[[], Any]]
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):

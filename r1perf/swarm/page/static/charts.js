@@ -164,7 +164,7 @@ export class Charts {
       drawn.plot?.destroy();
       drawn.series = series;
       drawn.names = names;
-      drawn.plot = this.#plot(drawn);
+      drawn.plot = drawn.holder.uplot = this.#plot(drawn);
       this.#legend(drawn);
     }
     drawn.values = values;

@@ -1,7 +1,7 @@
 // Ask the endpoint once a second, and show what it says.
 
 import { Charts } from "./charts.js";
-import { duration, span } from "./format.js";
+import { short, span } from "./format.js";
 import { Past } from "./past.js";
 import * as tables from "./tables.js";
 
@@ -121,7 +121,7 @@ function choices(run) {
   options = now;
   offer($("workload"), [["", "all"], ...run.workloads.map((name) => [name, name])], held.workload);
   offer($("stage"), [["", "judged stages"], ...reached.map((name) => [name, name])], held.stage);
-  offer($("width"), [["", "automatic"], ...widths.map((width) => [width, duration(width * interval * 1000)])], $("width").value);
+  offer($("width"), [["", "automatic"], ...widths.map((width) => [width, `${short(width * interval)} s`])], $("width").value);
 }
 
 function offer(select, pairs, chosen) {

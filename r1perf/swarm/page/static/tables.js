@@ -160,8 +160,8 @@ export function sla(holder, clauses, phase) {
       const verdict = one.verdict ?? (phase === "ended" ? "not judged" : "pending");
       const item = one.lines ? make("details", null, { class: `clause ${verdict}` }) : make("div", null, { class: `clause ${verdict}` });
       const head = one.lines ? item.appendChild(make("summary")) : item;
-      head.append(make("span", verdict, { class: "verdict" }), make("code", one.clause));
-      if (one.says) head.append(make("small", one.says));
+      head.append(make("span", verdict, { class: "verdict" }), " ", make("code", one.clause));
+      if (one.says) head.append(" ", make("small", one.says));
       if (one.lines) item.append(make("pre", one.lines));
       return item;
     }),
@@ -175,12 +175,12 @@ export function validity(holder, state) {
   const ended = state.phase === "ended";
   holder.className = `banner ${found.valid ? "good" : "bad"}`;
   if (found.valid) {
-    holder.replaceChildren(make("b", ended ? "valid" : "valid so far"), make("span", "the generator kept up"));
+    holder.replaceChildren(make("b", ended ? "valid" : "valid so far"), " ", make("span", "the generator kept up"));
     return;
   }
   const list = document.createElement("ul");
   list.append(...found.reasons.map((reason) => make("li", reason)));
-  holder.replaceChildren(make("b", ended ? "invalid" : "invalid so far"), list);
+  holder.replaceChildren(make("b", ended ? "invalid" : "invalid so far"), " ", list);
 }
 
 export function notes(section, list) {
