@@ -44,7 +44,7 @@ class Member:
         assert environment.runner is not None
         _remember_options()
         self._environment, self._runner, self._runs = environment, environment.runner, runs
-        self._loop = GeventLoop()
+        self._loop = GeventLoop(self._failed)
         self._part: Part | None = None
         self._past: list[str] = []
         self._master: wire.Welcome | None = None
@@ -89,6 +89,11 @@ class Member:
         if not part.halted:
             part.worker.terminate("SIGINT")
         part.wait(self._loop.now_ns() + FINISH_NS)
+
+    def _failed(self, error: BaseException) -> None:
+        """End the run in order whose task has failed; see `Worker.failed`."""
+        if self._part is not None:
+            self._part.worker.failed(error)
 
     def _join(self) -> Callable[[], None] | None:
         """Start a session for one of Locust's users; return what ends it, None where the plan has its own sessions."""
