@@ -11,8 +11,9 @@ from locust.env import Environment
 from locust.exception import RPCError
 from locust.runners import MasterRunner
 
+from r1perf.arrivals import Closed, Stages
 from r1perf.collector import LEAD_NS, Order, Verdict, View
-from r1perf.errors import R1perfError
+from r1perf.errors import R1perfError, UsageError
 from r1perf.launch.run import Ran, ordered, ran
 from r1perf.loop.gevent import GeventLoop
 from r1perf.scenario import Scenario, simulated
@@ -23,7 +24,7 @@ from r1perf.swarm.dispatcher import dispatcher
 from r1perf.swarm.place import place
 from r1perf.swarm.relay import Relay
 from r1perf.swarm.roster import Mate, Roster
-from r1perf.units import Duration
+from r1perf.units import Duration, Rate
 
 HELLO_NS = 15_000_000_000
 """How long a worker that Locust lists may take to say hello: it may still be importing."""
@@ -125,6 +126,17 @@ class Master:
         elif self.running:
             self._ended = f"ended before the run began: {reason}"
 
+    def set_rate(self, rate: Rate) -> None:
+        """Let arrivals come at another rate from now on, in a stage of its own (`live-1`, ...) that ends with the run.
+
+        Raises UsageError where no run goes on, and in a closed loop.
+        """
+        if self._relay is None or self.scenario is None or self.summary is None or not self.running:
+            raise UsageError("no run goes on whose rate could be changed")
+        if not _open(self.scenario):
+            raise UsageError("a closed loop has no rate: change its sessions, which are Locust's users")
+        self._relay.set_rate(float(rate))
+
     # --- Workers ---
 
     def _crew(self) -> list[Mate]:
@@ -197,6 +209,13 @@ class Master:
             self._runner.send_message(wire.DOWN, wire.encode(frame), client_id)
         except RPCError:
             return  # whoever needs the message repeats it
+
+
+def _open(scenario: Scenario) -> bool:
+    """Tell whether all arrivals come by a rate."""
+    main = scenario.arrivals
+    processes = [*(main.stages if isinstance(main, Stages) else (main,)), *(w.arrivals for w in scenario.workload.values())]
+    return not any(isinstance(process, Closed) for process in processes)
 
 
 def scaled(scenario: Scenario, workers: int) -> Scenario:

@@ -66,7 +66,7 @@ class Relay:
         self._absent_ns: dict[str, int] = {}
         self._folders: dict[str, str] = {}  # of workers that write elsewhere
         self._fetching: dict[str, Fetching] = {}
-        self._inbox: deque[Callable[[], None]] = deque()
+        self._inbox: deque[Callable[[], object]] = deque()
         self._came = loop.event()
         self.begun = loop.event()  # t0 is announced, or the run will never begin
         self._collector = Collector(order, list(self._crew), self._send, [*sinks(order, view), *watching], view)
@@ -105,6 +105,10 @@ class Relay:
 
         self._later(end)
 
+    def set_rate(self, rate: float) -> None:
+        """Change the rate of an open loop; nothing happens where the run has not begun, or is draining."""
+        self._later(partial(self._collector.set_rate, rate))
+
     def run(self) -> Verdict:
         """Carry the run out to its end."""
         try:
@@ -136,7 +140,7 @@ class Relay:
                 self._repeat()
             self._collector.tick()
 
-    def _later(self, work: Callable[[], None]) -> None:
+    def _later(self, work: Callable[[], object]) -> None:
         self._inbox.append(work)
         self._came.set()
 

@@ -43,6 +43,11 @@ class OpenLoop(LoadTestShape):
 
     abstract = True
 
+    def __init__(self, look: Callable[[], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._look = look
+
     def tick(self) -> tuple[int, float]:
-        """Keep one user."""
+        """Keep one user; called once a second, so that `look` can see what was asked for meanwhile."""
+        self._look()
         return 1, 1.0

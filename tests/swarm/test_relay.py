@@ -204,3 +204,21 @@ def test_counts_are_merged_the_same_however_many_workers_share_the_run(tmp_path)
     for other in documents[1:]:
         assert other.counts == first.counts
         assert other.series == first.series
+
+
+def test_a_changed_rate_is_a_stage_of_its_own_on_every_worker(tmp_path):
+    def change(chaos):
+        chaos.sleep(1000)
+        chaos.relay.set_rate(50.0)
+        chaos.sleep(6000)
+        chaos.relay.stop("enough")
+
+    chaos = Chaos(tmp_path, 3, Faults(seed=5, lost=0.2, twice=0.3, delay_ms=50), seconds=4.0, meanwhile=change)
+    rows = {row.plan.name: row for row in chaos.verdict.document.stages}
+    live = rows["live-1"]
+    assert live.plan.says == "poisson 50/s"
+    assert live.start_s == pytest.approx(1.2, abs=0.05)
+    assert live.counts["scheduled"] / (live.end_s - live.start_s) == pytest.approx(50, rel=0.25)
+    assert rows["poisson"].end_s == live.start_s
+    assert len(chaos.sent) == len(set(chaos.sent)) == counts(chaos)["ok"]
+    assert "the rate is 50/s from 1.2 s on: stage live-1" in chaos.view.notes
