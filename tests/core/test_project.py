@@ -151,6 +151,10 @@ def test_wheel_brings_two_packages_with_the_scenarios(tmp_path):
     assert shipped <= set(names)
     assert "r1perf/_scenarios/smoke.toml" in names
     assert "r1perf/simulator/__main__.py" in names
+    page = ROOT / "r1perf" / "swarm" / "page"
+    files = [path for folder in ("static", "templates") for path in (page / folder).rglob("*") if path.is_file()]
+    assert {str(path.relative_to(ROOT)) for path in files} <= set(names)
+    assert "r1perf/swarm/page/static/uplot/LICENSE" in names
 
 
 def test_sdist_is_complete(tmp_path):
@@ -164,7 +168,9 @@ def test_changelog_has_the_version():
     assert re.search(rf"^## {re.escape(r1perf.__version__)}$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_make_words_in_the_docs_are_those_of_the_makefile(page):
     words = re.findall(r"(?:`|\$ )make ((?:[A-Z]+=\S+ )*)([a-z]+)", page.read_text())
     assert [word for _, word in words if not re.search(rf"^{word}:", MAKEFILE, re.MULTILINE)] == []
@@ -187,7 +193,7 @@ def test_every_page_is_in_the_menu_and_every_entry_is_a_page():
     assert sorted(menu) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_the_front_pages_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     assert links
