@@ -1,16 +1,19 @@
 """Swarms of real processes, and what their ends leave: every request once in the master's counts, or said to be lost."""
 
+import contextlib
 import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import pytest
-from services import simulator
-from swarms import LONG, POISSON, R1PERF, Swarm, ended_well, whole
+from services import free_port, simulator
+from swarms import LOCUST, LOCUSTFILES, LONG, POISSON, R1PERF, Swarm, ended_well, whole
 
 from r1perf import clock
 
@@ -223,6 +226,46 @@ def test_a_worker_without_its_key_says_so_before_the_run(swarm):
     assert "the environment variable SWARM_KEY is not set" in swarm.output(master)
     assert not list(swarm.runs.iterdir())
     assert not swarm.truths()
+
+
+# --- In the web UI ---
+
+
+def post(port, path, **form):
+    data = urllib.parse.urlencode(form).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=60) as response:
+        return json.loads(response.read())
+
+
+def test_runs_are_started_changed_and_stopped_in_the_web_ui(swarm):
+    port = free_port()
+    master = swarm.start(
+        *LOCUST[:3], "-f", LOCUSTFILES / "smoke.py", "--processes", "2", "--web-port", port, "--master-port", swarm.port,
+        "--master-bind-port", swarm.port,
+    )  # fmt: skip
+    scenario = swarm.scenario(duration="60s")
+    for _ in range(100):
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/worker-count", timeout=5) as response:
+            if json.loads(response.read())["worker_count"] == 2:
+                break
+        clock.sleep(0.1)
+    for number in (1, 2):
+        said = post(port, "/swarm", r1_scenario=scenario, r1_rate="10/s")
+        assert said["success"], said
+        swarm.until(10 * number)
+        post(port, "/swarm", r1_rate="40/s")
+        swarm.until(50 * number)
+        post(port, "/stop")  # waits until everything in flight has ended
+        folders = sorted(swarm.runs.iterdir())
+        assert len(folders) == number
+        document = json.loads((folders[-1] / "run.json").read_text())
+        assert (document["status"], document["reason"]) == ("finished", "Locust was asked to stop the test")
+        assert [row["plan"]["name"] for row in document["stages"]] == ["poisson", "drain", "live-1"]
+        assert document["stages"][2]["counts"]["ok"] > 10
+        assert document["counts"]["scheduled"] == sum(document["counts"].get(outcome, 0) for outcome in ("ok", "truncated"))
+        assert document["counts"]["scheduled"] == sum(row["counts"]["scheduled"] for row in document["stages"])
+    swarm.interrupt_group(master)
+    assert swarm.wait(master, 20) in (0, 3)
 
 
 # --- Elsewhere ---
