@@ -80,8 +80,8 @@ def _listen(pipe: BinaryIO) -> None:
     """Interrupt this process for each line; twice, which cuts what is in flight, when the test process is gone."""
     for _ in pipe:
         _thread.interrupt_main(signal.SIGINT)
-    for _ in range(2):
-        _thread.interrupt_main(signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the same signal twice at once would count once
+        _thread.interrupt_main(number)
 
 
 if __name__ == "__main__":

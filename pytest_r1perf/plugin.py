@@ -86,11 +86,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     session = metafunc.config.stash.get(SESSION, None)
     takes_run = "r1_run" in metafunc.fixturenames
+    promises: list[Promise] = []
+    wrong = None
     try:
         found = declared(metafunc.definition)
         promises = _written(found) if session is None else session.promises(found, metafunc, takes_run=takes_run)
     except MarkerError as error:
-        pytest.fail(f"{metafunc.definition.nodeid}: {error}", pytrace=False)
+        wrong = f"{metafunc.definition.nodeid}: {error}"
+    if wrong is not None:
+        pytest.fail(wrong, pytrace=False)
     if promises:
         metafunc.parametrize(PROMISE, promises, indirect=True, ids=[clause_id(promise) for promise in promises])
 

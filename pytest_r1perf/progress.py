@@ -18,8 +18,7 @@ class Shown:
     """Write past pytest's capture; say nothing with -q, or where there is no terminal reporter."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
-        self._capture = config.pluginmanager.get_plugin("capturemanager")
+        self._plugins = config.pluginmanager  # asked when there is something to show: at first not all are there
         self._quiet = config.get_verbosity() < 0
         self._due_ns = 0
 
@@ -46,8 +45,13 @@ class Shown:
         self._line(f"r1perf: {sentence}", over=self._rewrites)
 
     @property
+    def _reporter(self) -> pytest.TerminalReporter | None:
+        found: pytest.TerminalReporter | None = None if self._quiet else self._plugins.get_plugin("terminalreporter")
+        return found
+
+    @property
     def _rewrites(self) -> bool:
-        return self._reporter is not None and bool(self._reporter.isatty) and not self._quiet
+        return self._reporter is not None and bool(self._reporter.isatty)
 
     def _line(self, text: str, *, over: bool = False) -> None:
         with self._terminal() as reporter:
@@ -60,10 +64,9 @@ class Shown:
 
     @contextmanager
     def _terminal(self) -> Iterator[pytest.TerminalReporter | None]:
-        if self._reporter is None or self._quiet:
-            yield None
-        elif self._capture is None:
-            yield self._reporter
+        reporter, capture = self._reporter, self._plugins.get_plugin("capturemanager")
+        if reporter is None or capture is None:
+            yield reporter
         else:
-            with self._capture.global_and_fixture_disabled():
-                yield self._reporter
+            with capture.global_and_fixture_disabled():
+                yield reporter

@@ -105,7 +105,9 @@ class Reporter:
         terminalreporter.section("SLA verdicts")
         for made in found:
             mark, colour = MARKS[made["ruling"]]
-            terminalreporter.write(f"{mark if made['proven'] else mark + '?':<5} ", **{colour if made["proven"] else "yellow": True})
+            terminalreporter.write(
+                f"{mark if made['proven'] else mark + '?':<5} ", **{colour if made["proven"] else "yellow": True}
+            )
             terminalreporter.line(_line(made))
         for made in found:
             if made["ruling"] == "inconclusive":

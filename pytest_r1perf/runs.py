@@ -107,11 +107,18 @@ class Runs:
         return folder
 
     def _count(self, document: Document, scenario: Scenario) -> None:
-        self._spent.requests += document.counts.get("scheduled", 0)
+        """Add what a run has cost, with the requests that were sent to calibrate it."""
+        spent = self._spent
+        spent.requests += document.counts.get("scheduled", 0)
+        for row in document.workloads:
+            calibration = None if row.prompting is None else row.prompting.calibration
+            if calibration is not None:  # its requests ask for one token each
+                spent.requests += calibration.requests
+                spent.cost += document.price.cost(calibration.input_tokens, 0, calibration.requests) or 0.0
         if document.cost is not None:
-            self._spent.cost += document.cost.usd
+            spent.cost += document.cost.usd
         elif scenario.stop.cost is not None:
-            self._spent.cost += scenario.stop.cost  # nobody knows what was billed
+            spent.cost += scenario.stop.cost  # nobody knows what was billed
 
 
 _WRONG = 2

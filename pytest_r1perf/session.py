@@ -138,12 +138,20 @@ class Session:
 
     def run(self, item: pytest.Item, target: Target) -> R1Run:
         """Return the run of a test; where there is none that says anything, the test is an error."""
-        __tracebackhide__ = True
+        made = self._made(item, target)
+        if isinstance(made, str):
+            item.stash[ERROR] = made
+            pytest.fail(made, pytrace=False)
+        item.stash[RUN] = made
+        return made
+
+    def _made(self, item: pytest.Item, target: Target) -> R1Run | str:
+        """Return the run of a test, or why there is none."""
         try:
             _, source, baseline = self._of(item)
             if source is None:
-                raise MarkerError("r1_run needs r1_load, r1_recorded or --r1-run")
-            run = self.runs.run(
+                return "r1_run needs r1_load, r1_recorded or --r1-run"
+            return self.runs.run(
                 source,
                 target,
                 baseline,
@@ -151,10 +159,7 @@ class Session:
                 lambda run, text, sure: self._checked(item, run, text, sure),
             )
         except (R1perfError, MarkerError) as error:
-            item.stash[ERROR] = str(error)
-            pytest.fail(str(error), pytrace=False)
-        item.stash[RUN] = run
-        return run
+            return str(error)
 
     def _of(self, item: pytest.Item) -> tuple[Declared, Source | None, tuple[Path, ...]]:
         """Return what a test declares; one that only takes r1_run has none of it but the command line's."""
@@ -183,12 +188,14 @@ class Session:
         return result
 
     def _checked(self, item: pytest.Item, run: R1Run, text: str, sure: float | None) -> Check:
-        __tracebackhide__ = True
+        made: Check | R1perfError
         try:
-            check = self.judge.check(run, text, sure)
+            made = self.judge.check(run, text, sure)
         except R1perfError as error:
-            pytest.fail(str(error), pytrace=False)
-        check = records.with_rerun(check, item, self.options)
+            made = error
+        if isinstance(made, R1perfError):
+            pytest.fail(str(made), pytrace=False)
+        check = records.with_rerun(made, item, self.options)
         item.stash.setdefault(CHECKS, []).append(check)
         return check
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.path = pytester.path
+        self._started: list[subprocess.Popen[str]] = []
 
     def tests(self, text: str, name: str = "test_it.py") -> None:
         """Write a file of tests."""
@@ -69,9 +71,16 @@ class Project:
         """Start pytest in a process of its own."""
         command = [sys.executable, "-m", "pytest", *STRICT, *words]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
-        return subprocess.Popen(
-            command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=kept, **popen
-        )
+        given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | popen
+        self._started.append(subprocess.Popen(command, cwd=self.path, text=True, env=kept, **given))
+        return self._started[-1]
+
+    def end(self) -> None:
+        """End what still runs."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def out(self, *words: str, seconds: float = 60) -> tuple[int, str]:
         """Run pytest in a process of its own; return its exit code and all that it printed."""
@@ -98,7 +107,9 @@ def installed() -> None:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """Give an empty project."""
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    return Project(pytester)
+    made = Project(pytester)
+    yield made
+    made.end()

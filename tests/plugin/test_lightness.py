@@ -2,7 +2,19 @@
 
 import pytest
 
-HEAVY = ("numpy", "scipy", "msgspec", "hdrh", "gevent", "locust", "r1perf.sla", "r1perf.scenario", "r1perf.launch", "asyncio", "ssl")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "msgspec",
+    "hdrh",
+    "gevent",
+    "locust",
+    "r1perf.sla",
+    "r1perf.scenario",
+    "r1perf.launch",
+    "asyncio",
+    "ssl",
+)
 
 SHOWS = """
 import sys

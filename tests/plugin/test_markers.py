@@ -72,7 +72,9 @@ def test_a_wrong_marker_is_an_error_of_collection(project, words):
     project.tests('@pytest.mark.r1_load("chat", rats="8/s")\ndef test_it(): ...\ndef test_other(): ...')
     result = project.run(*words)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*ERROR collecting*", "test_it.py::test_it: r1_load: unknown argument `rats`; did you mean `rate`?"])
+    result.stdout.fnmatch_lines(
+        ["*ERROR collecting*", "test_it.py::test_it: r1_load: unknown argument `rats`; did you mean `rate`?"]
+    )
     assert "Traceback" not in result.stdout.str()
 
 

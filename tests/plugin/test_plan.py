@@ -49,7 +49,9 @@ def test_errors(): ...
 def test_a_plan_is_made_for_each_target_and_knows_recorded_runs(project):
     project.record()
     project.file("chat.toml", CHAT)
-    project.file("targets.toml", '[a]\nurl = "http://127.0.0.1:9/a"\n[b]\nurl = "http://127.0.0.1:9/b"\nprice = { output_per_1m = 20.0 }')
+    project.file(
+        "targets.toml", '[a]\nurl = "http://127.0.0.1:9/a"\n[b]\nurl = "http://127.0.0.1:9/b"\nprice = { output_per_1m = 20.0 }'
+    )
     project.tests("""
 @pytest.mark.r1_load("chat.toml", repeat=3)
 @pytest.mark.r1_sla("p95(ttft) < 800ms")

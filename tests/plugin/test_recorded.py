@@ -36,7 +36,10 @@ def test_of_several_runs_those_of_the_test_s_target_and_scenario_count(project):
     project.file("chat.toml", 'name = "chat"\n[workload.chat]\ndataset = { kind = "chat" }\n'
                  '[arrivals]\nkind = "poisson"\nrate = "1/s"\nduration = "9s"')  # fmt: skip
     project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.parametrize("r1_target", ["vllm", "sglang"])' + ONE)
-    assert project.verdicts("--r1-run", "runs") == {"test_it[p95(ttft)<800ms-vllm]": "pass", "test_it[p95(ttft)<800ms-sglang]": "fail"}
+    assert project.verdicts("--r1-run", "runs") == {
+        "test_it[p95(ttft)<800ms-vllm]": "pass",
+        "test_it[p95(ttft)<800ms-sglang]": "fail",
+    }
 
 
 @pytest.mark.parametrize(
@@ -110,10 +113,14 @@ def sides(project):
     return one
 
 
-@pytest.mark.parametrize(("ms", "ruling"), [(100, "pass"), (150, "fail"), (110, "inconclusive")], ids=["same", "slower", "at-the-margin"])
+@pytest.mark.parametrize(
+    ("ms", "ruling"), [(100, "pass"), (150, "fail"), (110, "inconclusive")], ids=["same", "slower", "at-the-margin"]
+)
 def test_clauses_against_a_baseline_compare_runs(sides, ms, ruling):
     project = sides(ms)
-    project.tests('@pytest.mark.r1_recorded("now", baseline="base")\n@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    project.tests(
+        '@pytest.mark.r1_recorded("now", baseline="base")\n@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...'
+    )
     assert project.verdicts() == {"test_it[p95(ttft)<baseline+10%]": ruling}
 
 
@@ -128,7 +135,9 @@ def test_the_command_line_names_a_baseline_too(sides):
 def test_one_run_a_side_cannot_be_judged_but_the_estimate_can_decide(project):
     project.record("now", ttft_ms=150)
     project.record("base")
-    project.tests('@pytest.mark.r1_recorded("runs/now", baseline="runs/base")\n@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    project.tests(
+        '@pytest.mark.r1_recorded("runs/now", baseline="runs/base")\n@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...'
+    )
     assert project.verdicts() == {"test_it[p95(ttft)<baseline+10%]": "inconclusive"}
     assert project.verdicts("-o", "r1_inconclusive=observed") == {"test_it[p95(ttft)<baseline+10%]": "fail"}
 

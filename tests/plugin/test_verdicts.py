@@ -214,7 +214,9 @@ def test_it(r1_run): r1_run.check("p95(ttft) < 800ms").require()
 
 def test_fails_that_would_not_stand_among_many_are_pointed_out(project):
     project.record(slow=17)
-    clauses = ", ".join(f'"p95({metric}) < 2s"' for metric in ("e2e", "ttfo", "service_ttft", "service_e2e", "connect", "itl_max"))
+    clauses = ", ".join(
+        f'"p95({metric}) < 2s"' for metric in ("e2e", "ttfo", "service_ttft", "service_e2e", "connect", "itl_max")
+    )
     project.tests(f"""
 @pytest.mark.r1_recorded("runs/one")
 @pytest.mark.r1_sla("p95(ttft) < 800ms", {clauses})
