@@ -215,6 +215,11 @@ class Collector:
         now_ns = clock.monotonic_ns()
         return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > after_ns]
 
+    def add_fact(self, worker: str, name: str, value: Any) -> None:
+        """Add what has been found out of a worker to what `run.json` says of it."""
+        if self.summary is not None:
+            self.summary.run.environment["workers"][worker][name] = value
+
     def expects(self, worker: str) -> bool:
         """Tell whether a worker has still something to do: get ready, or measure."""
         return self._verdict is None and (self.summary is None or worker in self._running)
@@ -298,6 +303,7 @@ class Collector:
             self._standing = Standing(scenario, promised, self.summary, planned)
         for worker in self._workers:
             self._running.add(worker)
+            self.heard(worker)  # it may have been ready, and silent, for long while others loaded
             self._send(worker, messages.Go(t0_ns, calibrations))
 
     def _worker_facts(self) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     requests: Count | None = None
     interval: Duration = Duration.parse("1s")
     record_chunks: bool = False
+    collect: bool = True
     target: Target
     workload: dict[Name, Workload]
     arrivals: AnyArrivals | None = None

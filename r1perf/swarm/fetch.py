@@ -14,16 +14,16 @@ GIVE_UP_NS = 30_000_000_000
 
 
 class Fetching:
-    """The files of one worker, whose last word was `done`."""
+    """The files of one worker, whose last word was `done`; they stay where they are unless they are `wanted`."""
 
-    def __init__(self, folder: Path, worker: str, now_ns: Callable[[], int], done: messages.Done) -> None:
+    def __init__(self, folder: Path, worker: str, now_ns: Callable[[], int], done: messages.Done, wanted: bool = True) -> None:
         self.done = done
         self._now_ns = now_ns
         self._paths = [requests_path(folder, worker), snapshots_path(folder, worker)]
         self._offset = 0
         self._asked_ns = 0
         self._answered_ns = now_ns()
-        self._failed = False
+        self._failed = not wanted
 
     @property
     def whole(self) -> bool:

@@ -172,19 +172,19 @@ class Relay:
             over = wire.Frame(self._order.run_id, 0, 0, wire.encode(wire.Over()))
             self._transmit(client_id, over)
             return
+        self._collector.heard(name)
         for body in self._channels[name].take(frame):
             self._handle(name, wire.decode_to_master(body))
 
     def _handle(self, name: str, message: wire.ToMaster) -> None:
-        self._collector.heard(name)
         if isinstance(message, wire.Broken):
             self._lose(name, message.how)
         elif isinstance(message, wire.Piece):
             if name in self._fetching:
                 self._fetching[name].take(message)
                 self._fetch(name)
-        elif isinstance(message, messages.Done) and name in self._folders and name not in self._fetching:
-            self._fetching[name] = Fetching(self._order.folder, name, self._loop.now_ns, message)
+        elif isinstance(message, messages.Done) and name in self._folders:
+            self._fetching[name] = Fetching(self._order.folder, name, self._loop.now_ns, message, self._order.scenario.collect)
             self._fetch(name)
         elif isinstance(message, messages.ToCollector):
             if isinstance(message, messages.Ready):
@@ -203,6 +203,8 @@ class Relay:
         if asked is not None:
             self._channels[name].post(wire.encode(asked))
         elif fetching.ended:
+            del self._fetching[name]
+            self._collector.add_fact(name, "collected", fetching.whole)
             self._collector.receive(name, fetching.done)
 
     # --- Workers that do not answer ---
@@ -213,7 +215,7 @@ class Relay:
             if name in self._fenced:
                 continue
             self._channels[name].tick()
-            if name in self._fetching and not self._fetching[name].ended:
+            if name in self._fetching:
                 self._fetch(name)
             if self._present(mate):
                 self._absent_ns.pop(name, None)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from r1perf import messages, snapshot
+from r1perf import clock, messages, snapshot
 from r1perf.collector import INTERRUPT_DRAIN_NS, Collector, Order
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.tokens import Calibration
@@ -87,6 +87,21 @@ def taken(worker, k, scheduled=0, **outcomes):
     counters = [Counter("scheduled", "w", 0, scheduled)] if scheduled else []
     counters += [Counter(f"outcome.{name}", "w", 0, n) for name, n in outcomes.items()]
     return Snapshot(worker, k, [], counters, HEALTH, [], [])
+
+
+def test_a_worker_that_was_ready_long_before_the_others_is_not_taken_for_silent(tmp_path, monkeypatch):
+    now_ns = [0]
+    monkeypatch.setattr(clock, "monotonic_ns", lambda: now_ns[0])
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0")
+    now_ns[0] = 120 * S
+    bench.ready("1")
+    assert bench.collector.silent() == []
+    now_ns[0] += 61 * S
+    bench.report("1", taken("1", 0, 1))
+    assert bench.collector.silent() == ["0"]
+    bench.collector.heard("0")
+    assert bench.collector.silent() == []
 
 
 def test_it_goes_when_all_are_ready_with_one_t0(tmp_path):

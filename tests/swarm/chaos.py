@@ -54,7 +54,7 @@ class Chaos:
 
     def __init__(
         self, folder: Path, workers=2, faults=Faults(), *, seconds=3.0, rate=10.0, service_ms=100, meanwhile=None, away=(),
-        offsets_ns=(0,) * 8,
+        offsets_ns=(0,) * 8, collect=True,
     ):  # fmt: skip
         self.loop = loop = SimLoop(start_ns=1_000 * S)
         self.faults, self.random = faults, random.Random(faults.seed)
@@ -63,7 +63,7 @@ class Chaos:
         self.cut = set()  # client ids that nothing reaches, and nothing comes from
         self.gone, self.absent, self.dropped = set(), set(), []  # processes that have ended; left Locust's list; given up
         scenario = load({
-            "name": "t", "duration": f"{seconds}s", "target": TARGET, "arrivals": {"kind": "poisson", "rate": f"{rate}/s"},
+            "name": "t", "collect": collect, "duration": f"{seconds}s", "target": TARGET, "arrivals": {"kind": "poisson", "rate": f"{rate}/s"},
             "workload": {"w": {"dataset": {"kind": "prompts", "prompts": ["x"]}}},
         })  # fmt: skip
         self.plan = plan({"w": Share(1.0, None, 1.0)}, Poisson(rate=Rate(rate)), seed=1, duration=Duration.seconds(seconds))

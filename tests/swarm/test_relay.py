@@ -155,9 +155,27 @@ def test_the_files_of_a_worker_elsewhere_are_fetched_and_where_they_were_is_in_t
     for name in ("requests.1.jsonl", "snapshots.1"):
         assert (tmp_path / "run" / name).read_bytes() == (theirs / name).read_bytes()
     facts = chaos.verdict.document.environment["workers"]
-    assert facts["1"]["folder"] == str(theirs)
-    assert "folder" not in facts["0"]
+    assert (facts["1"]["folder"], facts["1"]["collected"]) == (str(theirs), True)
+    assert not {"folder", "collected"} & facts["0"].keys()
     assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_files_stay_where_they_are_where_they_are_not_to_be_collected(tmp_path):
+    chaos = Chaos(tmp_path, 2, away=("0", "1"), collect=False)
+    complete(chaos)
+    assert [fact["collected"] for fact in chaos.verdict.document.environment["workers"].values()] == [False, False]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "intervals.hlog"}
+    assert not messages_of(chaos, wire.Fetch)
+
+
+def test_a_worker_elsewhere_that_gives_nothing_keeps_its_files_and_the_run_ends(tmp_path):
+    def refuse(chaos):
+        chaos.parts["c1"]._give = lambda fetch: None
+
+    chaos = Chaos(tmp_path, 2, away=("1",), meanwhile=refuse)
+    complete(chaos)
+    assert chaos.verdict.document.environment["workers"]["1"]["collected"] is False
+    assert not (tmp_path / "run" / "requests.1.jsonl").exists()
 
 
 def test_a_part_gives_no_other_file_away(tmp_path):
