@@ -23,6 +23,7 @@ from r1perf.launch.run import Ran
 from r1perf.snapshot import Snapshot
 from r1perf.summary import Document, Interval, Run, Summary, document
 from r1perf.swarm.page import Page
+from r1perf.units import Rate
 
 # Locust's web UI reads the command line of its process, which is here that of the tests.
 argument_parser.ui_extra_args_dict = partial(argument_parser.ui_extra_args_dict, [])
@@ -41,6 +42,11 @@ class Played:
 
     def stop(self, reason: str) -> None:
         self.asked.append(reason)
+
+    def set_rate(self, rate: Rate) -> None:
+        if not self.running:
+            raise UsageError("no run goes on whose rate could be changed")
+        self.asked.append(f"rate {rate}")
 
     def interrupt(self) -> None:
         self.asked.append("interrupt")

@@ -12,9 +12,10 @@ import pytest
 import unpatched  # noqa: F401
 from flask_login import UserMixin, login_user
 from played import Stand, mixed
-from virtual_run import a_run
+from virtual_run import S, a_run
 
 from r1perf.arrivals import Closed, Poisson, Ramp, Stages
+from r1perf.schedule import Stage
 from r1perf.swarm.page import guard
 from r1perf.swarm.page.form import sent
 from r1perf.swarm.page.link import rate
@@ -95,6 +96,13 @@ def test_selections(running):
     assert data(running, run=run, width=10)["points"]["number"] == [0, 1]
 
 
+def test_a_stage_that_was_added_can_be_chosen(running):
+    running.played.summary.add_stage(Stage(4, "live-1", 20 * S, None, judged=True, says="poisson 9/s"))
+    answer = data(running, run=RUN.run_id, stage="live-1")
+    assert answer["state"]["stages"][-1]["says"] == "poisson 9/s"
+    assert "window_s" not in answer["state"]["run"]  # it goes on until somebody stops it
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
@@ -122,7 +130,7 @@ def test_it_stays_small(running):
     assert step.headers["Cache-Control"] == "no-store"
 
 
-def test_stop(running):
+def test_stop_and_rate(running):
     def act(**form):
         response = client(running).post("/r1perf/act", data=form)
         return response.status_code, response.text
@@ -130,9 +138,13 @@ def test_stop(running):
     assert act(act="stop") == (202, "ok\n")
     assert act(act="stop", value="now") == (202, "ok\n")
     assert running.played.asked == ["somebody stopped it on the page", "interrupt"]
+    assert act(act="rate", value="120/min") == (202, "ok\n")
+    assert running.played.asked[2:] == ["rate 2/s"]
+    assert act(act="rate", value="fast") == (409, '"fast" is not a rate such as "10/s", "120/min" or "30/h"\n')
     assert act(act="fly")[0] == 400
     running.end()
     assert act(act="stop") == (409, "no run goes on\n")
+    assert act(act="rate", value="2/s") == (409, "no run goes on whose rate could be changed\n")
     assert client(running).get("/r1perf/act").status_code == 405
 
 

@@ -8,12 +8,14 @@ from locust.env import Environment
 
 from r1perf import clock
 from r1perf.arrivals import AnyArrivals
+from r1perf.errors import R1perfError
 from r1perf.swarm.page.form import View, fitted
 from r1perf.swarm.page.guard import Guard
 from r1perf.swarm.page.history import History
 from r1perf.swarm.page.link import linked, rate, tab
 from r1perf.swarm.page.routes import Wrap, blueprint
 from r1perf.swarm.page.state import Kept, State, Watched, state
+from r1perf.units import Rate
 
 __all__ = ["Page"]
 
@@ -48,7 +50,9 @@ class Page:
         kept = Kept(self._state, clock.monotonic_ns)
         base = str(getattr(environment.parsed_options, "web_base_path", None) or "").rstrip("/") + PATH
         wrap: Wrap = web_ui.auth_required_if_enabled
-        app.register_blueprint(blueprint(base, self.history, kept, self._epoch, wrap, {"stop": self._stop}))
+        app.register_blueprint(
+            blueprint(base, self.history, kept, self._epoch, self._stages, wrap, {"stop": self._stop, "rate": self._set_rate})
+        )
         app.after_request(lambda response: linked(response, base, rate(arrivals)))
         app.wsgi_app = Guard(app.wsgi_app, origins, loopback=web_ui.host in LOOPBACK)  # type: ignore[method-assign]
         start: View = app.view_functions["locust.swarm"]
@@ -102,3 +106,17 @@ class Page:
         else:
             self._watched.stop("somebody stopped it on the page")
         return None
+
+    def _set_rate(self, value: str) -> str | None:
+        """Let arrivals come at another rate from now on."""
+        try:
+            self._watched.set_rate(Rate.parse(value))
+        except (R1perfError, ValueError) as error:
+            return str(error)
+        return None
+
+    def _stages(self) -> set[str]:
+        """Name the stages of the run, those that were added to it too."""
+        run, summary = self.history.run, self._watched.summary
+        known = [*(run.stages if run is not None else ()), *(summary.stages if summary is not None else ())]
+        return {stage.name for stage in known}

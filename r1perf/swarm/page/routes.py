@@ -30,10 +30,12 @@ def blueprint(
     history: History,
     kept: Kept,
     phase: Callable[[], object],
+    stages: Callable[[], set[str]],
     wrap: Wrap,
     acts: dict[str, Callable[[str], str | None]],
 ) -> flask.Blueprint:
-    """Make the routes under `prefix`; `wrap` asks for a login where Locust has one.
+    """Make the routes under `prefix`; `phase` tells states apart that must not be shown for each other, `stages` names the run's;
+    `wrap` asks for a login where Locust has one.
 
     `acts` are what may be asked for by POST, by name: each takes the form's `value` and returns what is wrong with it.
     """
@@ -57,7 +59,7 @@ def blueprint(
             return _plain(f"width is one of {', '.join(map(str, WIDTHS))}\n", 400)
         if run is None or run.run_id != asked.run:
             asked = _Asked(width=asked.width)
-        elif asked.stage is not None and asked.stage not in {stage.name for stage in run.stages}:
+        elif asked.stage is not None and asked.stage not in stages():
             return _plain("no such stage\n", 400)
         body = {
             "points": history.points(asked.width, asked.workload, asked.since),

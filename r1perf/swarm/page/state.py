@@ -14,6 +14,7 @@ from r1perf.sla import read_verdicts, render
 from r1perf.summary import Document, Rates, Recent, SeriesRow, Summary, Validity, rates, recent, validity
 from r1perf.summary.document import outcome_counts, series_row
 from r1perf.swarm.page.history import History
+from r1perf.units import Rate
 
 TABLE = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e", "schedule_delay")
 """The metrics of the table, in its order."""
@@ -42,6 +43,9 @@ class Watched(Protocol):
     def stop(self, reason: str) -> None:
         """End the run in order."""
 
+    def set_rate(self, rate: Rate) -> None:
+        """Let arrivals come at another rate from now on; raises UsageError where there is none to change."""
+
     def interrupt(self) -> None:
         """Give what is in flight a bounded time; the second time, none."""
 
@@ -58,7 +62,7 @@ class StageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was known of a run before it began. `window_s` is how long arrivals go on, None where requests end them."""
+    """What was known of a run before it began. `window_s` is how long arrivals go on, None where requests or people end them."""
 
     id: str
     scenario: str
@@ -140,7 +144,7 @@ def _live(
     ]
     return State(
         phase="draining" if now.stage == "drain" else phase,
-        run=_facts(history),
+        run=_facts(history, endless=len(summary.stages) > len(summary.run.stages)),
         elapsed_s=summary.elapsed_ns / 1e9,
         stage=now.stage,
         stages=[
@@ -199,7 +203,8 @@ def _ended(document: Document, history: History, stage: str | None, said: dict[s
     )
 
 
-def _facts(history: History) -> RunFacts:
+def _facts(history: History, *, endless: bool = False) -> RunFacts:
+    """Say what the run is; a stage that was added goes on until somebody stops it."""
     run = history.run
     assert run is not None
     last = run.stages[-1]
@@ -211,7 +216,7 @@ def _facts(history: History) -> RunFacts:
         engine=run.engine,
         started_ms=run.started_ns // 1_000_000,
         interval_s=run.interval_ns / 1e9,
-        window_s=None if last.follows is not None else last.start_ns / 1e9,
+        window_s=None if endless or last.follows is not None else last.start_ns / 1e9,
         workers=len(run.workers),
         workloads=run.workloads,
     )

@@ -66,6 +66,7 @@ function show() {
   $("phase").textContent = state.status && state.status !== "finished" ? state.status : state.phase;
   $("stop").hidden = !["running", "draining", "preparing"].includes(state.phase);
   $("stop").textContent = state.phase === "draining" ? "Stop now" : "Stop";
+  $("rate").hidden = state.phase !== "running" || state.loop !== "open";
   $("locust").textContent = state.phase === "ended" || state.phase === "refused" ? "New run" : "Locust";
   tables.validity($("validity"), state);
   tables.notes($("notes"), state.notes ?? []);
@@ -168,6 +169,21 @@ async function poll() {
   setTimeout(poll, document.hidden ? HIDDEN_MS : POLL_MS);
 }
 
+// Ask for something; return what is wrong with it, "" where nothing is.
+async function act(button, name, value) {
+  button.disabled = true;
+  try {
+    const response = await fetch(`${base}/act`, { method: "POST", body: new URLSearchParams({ act: name, value }) });
+    const text = (await response.text()).trim();
+    await ask();
+    return response.ok ? "" : text;
+  } catch (error) {
+    return String(error);
+  } finally {
+    button.disabled = false;
+  }
+}
+
 for (const name of ["workload", "stage"]) {
   $(name).addEventListener("change", () => {
     begin({ [name]: $(name).value });
@@ -178,15 +194,15 @@ $("range").addEventListener("change", () => (charts.setZoom(null), show()));
 $("width").addEventListener("change", () => (show(), ask().catch(() => {})));
 $("log").addEventListener("change", () => charts.setLog($("log").checked));
 $("unzoom").addEventListener("click", () => charts.setZoom(null));
-$("stop").addEventListener("click", async () => {
-  const form = new URLSearchParams({ act: "stop", value: state.phase === "draining" ? "now" : "" });
-  $("stop").disabled = true;
-  try {
-    await fetch(`${base}/act`, { method: "POST", body: form });
-    await ask();
-  } finally {
-    $("stop").disabled = false;
-  }
+$("stop").addEventListener("click", () => act($("stop"), "stop", state.phase === "draining" ? "now" : ""));
+$("rate").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const field = $("rate").elements.value;
+  const wrong = await act(event.submitter, "rate", field.value);
+  field.setCustomValidity(wrong);
+  if (wrong) field.reportValidity();
+  else field.value = "";
 });
+$("rate").addEventListener("input", () => $("rate").elements.value.setCustomValidity(""));
 document.addEventListener("visibilitychange", () => document.hidden || ask().catch(() => {}));
 poll();
