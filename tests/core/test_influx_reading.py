@@ -3,6 +3,7 @@
 from functools import cache
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def test_a_whole_run_comes_back_as_its_archive_has_it():
 
 
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=8)
 def test_any_order_and_any_lateness_comes_back_the_same(data):
     alone = [[snapshot] for mine in snapshots() for snapshot in mine]
     order = data.draw(st.permutations(range(len(alone))))
@@ -60,7 +61,7 @@ def test_any_order_and_any_lateness_comes_back_the_same(data):
 
 
 @given(begin=st.integers(0, 60), length=st.integers(1, 60))
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_any_part_is_the_exact_merge_of_its_points(begin, length):
     bucket, built = written(in_order())
     found = find(bucket, built.run_id)
@@ -185,3 +186,31 @@ def test_runs_are_listed_newest_first_with_what_came_of_them():
         status="finished", verdict="none" if built.validity.valid else "invalid", elapsed_s=50.0, requests=built.counts["scheduled"],
         failed=sum(built.counts.get(name, 0) for name in ("overloaded", "timeout")),
     )  # fmt: skip
+
+
+def test_stages_that_came_during_the_run_come_back():
+    """As those of the web UI do."""
+    run = a_run(workers=WORKERS)
+    live = msgspec.structs.replace(run.stages[2], index=4, name="live-1", start_ns=20 * S, end_ns=None)
+    bucket, story, summary = FakeBucket(), Story(run, 10 * S), Summary(run)
+    bucket.write(story.begin())
+    for together in in_order()[:30]:
+        for n, snapshot in enumerate(together):
+            if snapshot.k >= 20:
+                series = [msgspec.structs.replace(each, stage=4) for each in snapshot.series]
+                counters = [msgspec.structs.replace(each, stage=4) for each in snapshot.counters]
+                together = (
+                    *together[:n],
+                    msgspec.structs.replace(snapshot, series=series, counters=counters),
+                    *together[n + 1 :],
+                )
+        for snapshot in together:
+            summary.merge(snapshot)
+        bucket.write(story.interval(Interval.of(*together), 0))
+    going = read(bucket, find(bucket, run.run_id), WHOLE)
+    assert sum(row.count for row in going.series if row.metric == "itl" and row.stage is None) > 0
+    summary.add_stage(live)
+    built = document(summary)
+    bucket.write(story.end(built, 0))
+    assert {row.tags.get("stage") for row in bucket.points("r1_interval")} == {"warmup", "ramp", "steady", "live-1"}
+    assert read(bucket, find(bucket, run.run_id), WHOLE) == built

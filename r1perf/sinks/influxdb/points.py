@@ -171,7 +171,8 @@ def _verdict(document: Document) -> Fields:
     }
     if document.reason is not None:
         fields["reason"] = document.reason
-    for name, value in (("reasons", document.validity.reasons), ("sla", document.sla)):
+    stages = [row.plan for row in document.stages]  # with those that were not planned
+    for name, value in (("reasons", document.validity.reasons), ("sla", document.sla), ("stages", stages)):
         fields |= texts(name, msgspec.json.encode(value).decode())
     return fields
 

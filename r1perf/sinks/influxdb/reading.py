@@ -8,6 +8,8 @@ import msgspec
 from r1perf.errors import DatabaseError, UsageError
 from r1perf.histogram import Counts
 from r1perf.metrics import METRICS
+from r1perf.recorder import drain_index
+from r1perf.schedule import Stage
 from r1perf.sinks.influxdb.line import joined
 from r1perf.sinks.influxdb.points import COUNTERS, INTERVAL, RUN, unit
 from r1perf.sinks.influxdb.query import LAST_MS, Bucket
@@ -37,15 +39,23 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A run as its `r1_run` point tells it."""
+    """A run as its `r1_run` point tells it; of `stages`, those that were not planned are known once it has ended."""
 
     run: Run
     fields: dict[str, Any]
+    stages: tuple[Stage, ...]
 
     @property
     def ended(self) -> bool:
         """Whether its end was written."""
         return bool(self.fields["status"] != "running")
+
+    def stage(self, name: str) -> int:
+        """Return the index of a stage by its name."""
+        index = next((stage.index for stage in self.stages if stage.name == name), None)
+        if index is not None:
+            return index
+        return drain_index(self.run.stages) + int(name.removeprefix("live-"))  # as the web UI's stages are numbered
 
 
 def runs(bucket: Bucket) -> list[Listed]:
@@ -58,7 +68,9 @@ def find(bucket: Bucket, run_id: str) -> Found:
     """Find a run; raises UsageError where the bucket has none of that name."""
     for row in bucket.points(RUN, run_id):
         if "status" in row.fields:
-            return Found(_run(row), row.fields)
+            run = _run(row)
+            stages = _json(row.fields, "stages", tuple[Stage, ...]) if "stages" in row.fields else run.stages
+            return Found(run, row.fields, stages)
     raise UsageError(f"there is no run {run_id} in this bucket; `r1perf runs influx://BUCKET` lists those that are")
 
 
@@ -78,7 +90,9 @@ def read(bucket: Bucket, found: Found, part: Part) -> Document:
         raise UsageError(f"no point of run {run.run_id} begins in that part: its points hold {point_ns / 1e9:g} s each")
     series = bucket.points(INTERVAL, run.run_id, begin_ms, end_ms) if wanted else []
     summary = Summary(run, covered.begin_ns or 0)
-    for snapshot in _snapshots(run, wanted, series):
+    for late in found.stages[len(run.stages) :]:
+        summary.add_stage(late)
+    for snapshot in _snapshots(found, wanted, series):
         summary.merge(snapshot)
     for row in counters:
         for stage, offset_ns in _pairs(row.fields.get("stages_ended", "")).items():
@@ -101,12 +115,12 @@ def _document(summary: Summary, found: Found, part: Part, in_flight: int) -> Doc
     return msgspec.structs.replace(built, validity=validity, counts=built.counts | {"in_flight": in_flight})
 
 
-def _snapshots(run: Run, counters: Sequence[Row], series: Sequence[Row]) -> list[Snapshot]:
+def _snapshots(found: Found, counters: Sequence[Row], series: Sequence[Row]) -> list[Snapshot]:
     """Turn points back into snapshots, each part a worker: one for each flip, and what a point holds in the first of them."""
     by_point: dict[tuple[int, str], _Point] = {}
     for row in (*counters, *series):
         key = (row.time_ms, row.tags.get("part", "0"))
-        point = by_point.setdefault(key, _Point(run, row.time_ms))
+        point = by_point.setdefault(key, _Point(found, row.time_ms))
         if "flips" in row.fields:
             point.generator(row.fields)
         elif "in_flight_flips" in row.fields:
@@ -119,11 +133,11 @@ def _snapshots(run: Run, counters: Sequence[Row], series: Sequence[Row]) -> list
 class _Point:
     """What one point of time and part holds."""
 
-    def __init__(self, run: Run, time_ms: int) -> None:
-        self._run = run
+    def __init__(self, found: Found, time_ms: int) -> None:
+        self._found, self._run = found, found.run
+        run = found.run
         offset_ns = max(time_ms * 1_000_000 - run.started_ns // 1_000_000 * 1_000_000, 0)
         self._first = -(-offset_ns // run.interval_ns)
-        self._stages = {stage.name: stage.index for stage in run.stages}
         self._flips: dict[int, int] = {}
         self._elapsed_ns = 0
         self.levels: dict[str, dict[int, int]] = {}
@@ -136,8 +150,7 @@ class _Point:
 
     def place(self, row: Row) -> None:
         """Take the series, or the counters, of one workload and stage."""
-        workload, name = row.tags["workload"], row.tags["stage"]
-        stage = self._stages[name] if name in self._stages else int(name)
+        workload, stage = row.tags["workload"], self._found.stage(row.tags["stage"])
         found = [_series(metric, workload, stage, row.fields) for metric in METRICS if f"{metric}_hdr" in row.fields]
         self.series += found
         if not found:

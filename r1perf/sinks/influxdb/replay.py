@@ -13,6 +13,8 @@ from r1perf.errors import UsageError
 from r1perf.scenario import InfluxDb
 from r1perf.scenario.decode import convert
 from r1perf.sinks.influxdb.delivery import Delivery
+from r1perf.sinks.influxdb.points import COUNTERS
+from r1perf.sinks.influxdb.query import Bucket
 from r1perf.sinks.influxdb.server import Server
 from r1perf.sinks.influxdb.settings import URL, Settings, settings
 from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_state
@@ -54,6 +56,7 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
     if to is None:
         raise UsageError(f"the run had no InfluxDB, and {URL} is not set in the environment")
     if everything or elsewhere:
+        _refuse_late(written.run_id, to)
         with TemporaryDirectory() as place:
             return _send(_told(folder, Path(place), to, tell), to, tell)
     if state is None:
@@ -65,6 +68,15 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
     spool = Spool(folder, state, to.spool_bytes)
     spool.readmit()
     return _send(spool, to, tell)
+
+
+def _refuse_late(run_id: str, to: Settings) -> None:
+    """Raise UsageError where the bucket has late data of the run as parts of its own: made from the archive it would count twice."""
+    with closing(Server(to)) as server:
+        if any(row.tags.get("part", "0") != "0" for row in Bucket(server, to.bucket).points(COUNTERS, run_id)):
+            raise UsageError(
+                f"bucket {to.bucket} has late data of run {run_id}, which a whole run would count twice; delete the run there first"
+            )
 
 
 def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> InfluxDb | None:

@@ -163,6 +163,7 @@ class Spool:
             self._save()
             if delivered:
                 self.path.unlink(missing_ok=True)
+            fcntl.flock(self._folder, fcntl.LOCK_UN)  # where gevent has patched it, closing may come later
             os.close(self._folder)
             return delivered
 
