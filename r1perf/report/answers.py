@@ -68,7 +68,8 @@ def accuracy_lines(workload: WorkloadRow) -> Iterator[Text]:
     line = (
         f"accuracy of {workload.name}: {share(workload.grades.get('right', 0), total)}{_interval(made.low, made.high)} ({kinds})"
     )
-    if made.answered is not None and made.answered_low is not None and made.answered_high is not None:
+    answered = workload.grades.get("right", 0) + workload.grades.get("wrong", 0)
+    if answered < total and made.answered is not None and made.answered_low is not None and made.answered_high is not None:
         line += f"; of those answered {percent(made.answered)}{_interval(made.answered_low, made.answered_high)}"
     yield Text(line)
     if made.least is not None and made.most is not None:

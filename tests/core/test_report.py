@@ -143,7 +143,7 @@ CLOSING = {
     ),
     "cut accuracy": (
         lambda: document(graded(cut=2, right=3, wrong=1)),
-        r"accuracy of aime: 2 answers more were cut by the run's end; with them it lies between 50\.0 % and 83\.3 %\n",
+        r"accuracy of aime: 75\.0 % \[95 %: 30\.1 % to 95\.4 %\] \(right 3, wrong 1\)\naccuracy of aime: 2 answers more were cut by the run's end; with them it lies between 50\.0 % and 83\.3 %\n",
     ),
     "prompting": (
         lambda: document(prompted()),
