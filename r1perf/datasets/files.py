@@ -38,10 +38,10 @@ class Rows(Protocol):
         """Name a row's place, for people."""
 
 
-LARGE = 64 << 20
+LARGE = 256 << 20
 """A file of so many bytes or more is told of while it is read."""
 
-STEPS = 10
+STEPS = 4
 """How often its progress is told."""
 
 
