@@ -86,7 +86,9 @@ class Collector:
         self._running: set[str] = set()  # have been told to go, and are neither done nor gone
         self._merged: dict[str, int] = {}  # the last interval of each worker
         self._heard_ns: dict[str, int] = {}
-        self._pending: dict[int, Interval] = {}
+        self._whole: set[int] = set()  # intervals that the summary holds and the sinks have not been given
+        self._given = -1  # the last one that they have
+        self._late: dict[int, Interval] = {}  # what came afterwards
         self._broken: list[Sink] = []
         self._verdict: Verdict | None = None
         self._reason: str | None = None
@@ -163,7 +165,7 @@ class Collector:
                 self._keep(taken)
             if lost := self.summary.losses(worker):
                 newest = max(self._merged.values(), default=0)
-                self._pending.setdefault(newest, Interval(newest)).lose(lost)
+                self._late.setdefault(newest, Interval(newest)).lose(lost)
             self.summary.lose(worker)
             self._check_over()
 
@@ -342,15 +344,23 @@ class Collector:
         """Count a merged snapshot for the clauses, and hold it until its interval is whole, for the sinks."""
         if self._standing is not None:
             self._standing.add(taken)
-        self._pending.setdefault(taken.k, Interval(taken.k)).add(taken)
+        if taken.k > self._given:
+            self._whole.add(taken.k)
+        else:
+            self._late.setdefault(taken.k, Interval(taken.k)).add(taken)
 
     def _write(self, *, everything: bool) -> None:
         """Give the sinks every interval that all running workers have reported; late data goes alone."""
+        if self.summary is None:
+            return
         newest = max(self._merged.values(), default=-1)
         whole = newest if not self._running else min(self._merged.get(worker, -1) for worker in self._running)
         until = newest if everything else max(whole, newest - LATE_INTERVALS)
-        for k in sorted(k for k in self._pending if k <= until or everything):
-            interval = self._pending.pop(k)
+        due = sorted(k for k in self._whole if k <= until or everything)
+        late = sorted(k for k in self._late if k <= until or everything)
+        self._whole -= set(due)
+        self._given = max([self._given, *due])
+        for interval in [self.summary.intervals[k] for k in due] + [self._late.pop(k) for k in late]:
             for sink in list(self._sinks):
                 try:
                     sink.write(interval)

@@ -33,7 +33,8 @@ class Interval:
 
     def add(self, snapshot: Snapshot) -> None:
         """Add one worker's snapshot."""
-        add_counts(snapshot, self.series, self.counters)
+        add_series(snapshot, self.series)
+        add_counters(snapshot, self.counters)
         for workload, n in snapshot.in_flight:
             self.in_flight[workload] = self.in_flight.get(workload, 0) + n
         self.health[snapshot.worker] = snapshot.health
@@ -47,11 +48,15 @@ class Interval:
             self.counters[key] = self.counters.get(key, 0) + n
 
 
-def add_counts(snapshot: Snapshot, series: dict[Key, Counts], counters: dict[Key, int]) -> None:
-    """Add a snapshot's series and counters to those given."""
+def add_series(snapshot: Snapshot, series: dict[Key, Counts]) -> None:
+    """Add a snapshot's series to those given."""
     for s in snapshot.series:
         counts = series.setdefault((s.metric, s.workload, s.stage), Counts())
         counts.add_sparse(s.indices, s.counts, s.count, s.total, s.least, s.most, s.clamped)
+
+
+def add_counters(snapshot: Snapshot, counters: dict[Key, int]) -> None:
+    """Add a snapshot's counters to those given."""
     for c in snapshot.counters:
         key = (c.name, c.workload, c.stage)
         counters[key] = counters.get(key, 0) + c.n

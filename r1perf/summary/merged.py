@@ -7,7 +7,7 @@ from r1perf.recorder import drain_index
 from r1perf.result import Outcome
 from r1perf.schedule import Stage
 from r1perf.snapshot import Health, Snapshot
-from r1perf.summary.interval import Interval, Key, add_counts
+from r1perf.summary.interval import Interval, Key, add_counters, add_series
 from r1perf.summary.run import Run
 
 ALL = -1
@@ -23,6 +23,9 @@ FLOW = frozenset({
 
 FIRST_CHUNKS = "first_chunks"
 """Stands in `Summary.flow` for how many requests had their first chunk."""
+
+UNFOLDED = 16
+"""How many of the latest intervals are expected to be added to; late snapshots of others are right too, and cost more."""
 
 _OUTCOME = "outcome."
 _REASON = "reason."
@@ -42,13 +45,18 @@ class Summary:
         self.health: dict[str, dict[int, Health]] = {}  # by worker and interval
         self.ended: dict[int, int] = {}  # offsets of the stages' ends, the latest of all workers
         self.clock_step_ns: dict[str, int] = {}  # by worker, the largest
-        self.series: dict[Key, Counts] = {}
+        self.latest: dict[str, int] = {}  # by worker: its last interval
+        self.elapsed_ns = 0  # how far the run has been merged, from t0
         self.counters: dict[Key, int] = {}
         self.flow: dict[int, dict[Key, int]] = {}  # by interval: counters of FLOW, grades, FIRST_CHUNKS
         self._levels: dict[int, dict[str, int]] = {}
         self._pending: dict[str, dict[tuple[str, int], int]] = {}  # by worker: due, without an outcome
         self._lost: set[str] = set()
         self._newest = -1
+        # A snapshot's series are added once, to its interval, and intervals to the run: with many workers that is what costs.
+        self._folded: dict[Key, Counts] = {}  # of intervals that have been added
+        self._unfolded: set[int] = set()
+        self._series: dict[Key, Counts] | None = None  # all together, until the next snapshot
 
     def merge(self, snapshot: Snapshot) -> bool:
         """Add a worker's interval; return False, and change nothing, where it was added before."""
@@ -56,7 +64,10 @@ class Summary:
         if snapshot.k in mine:
             return False
         mine[snapshot.k] = snapshot.health
-        add_counts(snapshot, self.series, self.counters)
+        self.latest[snapshot.worker] = max(snapshot.k, self.latest.get(snapshot.worker, -1))
+        reached_ns = snapshot.k * self.run.interval_ns + min(snapshot.health.wall_ns, self.run.interval_ns)
+        self.elapsed_ns = max(self.elapsed_ns, reached_ns)
+        add_counters(snapshot, self.counters)
         levels = self._levels.setdefault(snapshot.k, {})
         for workload, n in snapshot.in_flight:
             levels[workload] = levels.get(workload, 0) + n
@@ -68,6 +79,17 @@ class Summary:
         self._flow(snapshot)
         self._keep(snapshot)
         return True
+
+    @property
+    def series(self) -> dict[Key, Counts]:
+        """The counts of the run by metric, workload and stage; not to be changed."""
+        if self._series is None:
+            together: dict[Key, Counts] = {}
+            for part in (self._folded, *(self.intervals[k].series for k in self._unfolded)):
+                for key, counts in part.items():
+                    together.setdefault(key, Counts()).add(counts)
+            self._series = together
+        return self._series
 
     def add_stage(self, stage: Stage) -> None:
         """Add a stage that was not planned (the web UI's)."""
@@ -135,15 +157,6 @@ class Summary:
         return drain_index(self.run.stages)
 
     @property
-    def elapsed_ns(self) -> int:
-        """How far the run has been merged, from t0."""
-        interval_ns = self.run.interval_ns
-        return max(
-            (k * interval_ns + min(health.wall_ns, interval_ns) for mine in self.health.values() for k, health in mine.items()),
-            default=0,
-        )
-
-    @property
     def covered_ns(self) -> int:
         """How much of the run has been merged."""
         return max(self.elapsed_ns - self.since_ns, 0)
@@ -151,7 +164,7 @@ class Summary:
     @property
     def in_flight(self) -> int:
         """Requests in flight or waiting at each worker's latest flip; none on workers that were lost."""
-        latest = (mine[max(mine)] for worker, mine in self.health.items() if mine and worker not in self._lost)
+        latest = (self.health[worker][k] for worker, k in self.latest.items() if worker not in self._lost)
         return sum(health.in_flight + health.waiting for health in latest)
 
     @property
@@ -218,8 +231,18 @@ class Summary:
                 flow[key] = flow.get(key, 0) + series.count
 
     def _keep(self, snapshot: Snapshot) -> None:
+        """Add a snapshot to its interval, and intervals that are hardly added to any more to the run."""
+        self._series = None
+        if snapshot.k > self._newest - UNFOLDED and snapshot.k not in self.intervals:
+            self._unfolded.add(snapshot.k)
         self._newest = max(self._newest, snapshot.k)
         if snapshot.k > self._newest - KEPT:
             self.intervals.setdefault(snapshot.k, Interval(snapshot.k)).add(snapshot)
+        if snapshot.k not in self._unfolded:
+            add_series(snapshot, self._folded)
+        for k in [k for k in self._unfolded if k <= self._newest - UNFOLDED]:
+            self._unfolded.remove(k)
+            for key, counts in self.intervals[k].series.items():
+                self._folded.setdefault(key, Counts()).add(counts)
         for k in [k for k in self.intervals if k <= self._newest - KEPT]:
             del self.intervals[k]
