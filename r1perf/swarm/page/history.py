@@ -133,7 +133,7 @@ class History:
         level = self._levels[width]
         points = sorted((point for point in level.points.values() if point.revision > since), key=lambda point: point.number)
         by_rank = {metric: [point.percentiles(metric, workload) for point in points] for metric in CHARTED}
-        outcomes = sorted({name for point in points for name, _ in point.counters if name.startswith(OUTCOME)})
+        outcomes = sorted({name for point in points for name in point.counters if name.startswith(OUTCOME)})
         return Points(
             width=width,
             revision=self._revision,

@@ -31,7 +31,7 @@ class Point:
     def __init__(self, number: int) -> None:
         self.number = number
         self.revision = 0
-        self.counters: dict[tuple[str, str], int] = {}
+        self.counters: dict[str, dict[str, int]] = {}  # by name and workload
         self.lag_max_ns = 0
         self.delay_max_ns = 0
         self._counts: dict[tuple[str, str], Counts] | None = {}
@@ -45,7 +45,8 @@ class Point:
         self._ks.add(interval.k)
         for (name, workload, _), n in interval.counters.items():
             if name in COUNTED or name.startswith(OUTCOME):
-                self.counters[name, workload] = self.counters.get((name, workload), 0) + n
+                mine = self.counters.setdefault(name, {})
+                mine[workload] = mine.get(workload, 0) + n
         for workload, n in interval.in_flight.items():
             self._levels[workload] = self._levels.get(workload, 0) + n
         for worker, health in interval.health.items():
@@ -75,9 +76,10 @@ class Point:
 
     def count(self, name: str, workload: str | None) -> int:
         """Return a counter, of one workload or all."""
-        if workload is not None:
-            return self.counters.get((name, workload), 0)
-        return sum(n for (counter, _), n in self.counters.items() if counter == name)
+        found = self.counters.get(name)
+        if found is None:
+            return 0
+        return sum(found.values()) if workload is None else found.get(workload, 0)
 
     def percentiles(self, metric: str, workload: str | None) -> Percentiles:
         """Return a metric's percentiles, in us; each is None where there was no value."""
