@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import gevent
-from locust import argument_parser
+from locust import argument_parser, runners
 from locust.env import Environment
 from locust.exception import RPCError
 from locust.runners import WorkerRunner
 
-from r1perf import __version__, clock
+from r1perf import __version__, clock, messages
 from r1perf.loop.gevent import GeventLoop
+from r1perf.result import Result
+from r1perf.scenario import load
 from r1perf.swarm import wire
 from r1perf.swarm.part import Part
 from r1perf.swarm.place import alive, place
@@ -32,6 +34,9 @@ SETTLE_NS = 3_000_000_000
 
 ALONE_NS = 1_000_000_000
 """After an interrupt a worker waits so long for the master's own word: Ctrl-C reaches both, and the master then ends the run."""
+
+STATISTICS_S = 3.0
+"""How often a worker sends Locust's own statistics."""
 
 KEPT = 16
 """How many ended runs a process remembers, to tell their stray messages from a new run's."""
@@ -120,11 +125,17 @@ class Member:
             if self._part is not None:
                 self._part.end()
                 self._past = [*self._past, self._part.run][-KEPT:]
-            self._part = Part(
-                run, self._loop, self._transmit, self._shared, self._runs, lambda title: teller(self._environment, title)
-            )
+            self._part = Part(run, self._loop, self._transmit, self._shared, self._runs, self._assigned)
             gevent.spawn(self._part.measure)
         return self._part
+
+    def _assigned(self, assign: messages.Assign) -> Callable[[Result], None]:
+        """Take note of an assignment; return what is told its results. Raises an R1perfError where its scenario is wrong.
+
+        In a swarm so large that workers report seldom, Locust's own statistics come no more often: they would cost more.
+        """
+        runners.WORKER_REPORT_INTERVAL = max(STATISTICS_S, assign.interval_ns / 1e9)
+        return teller(self._environment, load(assign.scenario).target.title)
 
     def _say(self, message: wire.Hello | wire.Pong) -> None:
         self._transmit(wire.Frame("", 0, 0, wire.encode(message)))

@@ -12,7 +12,6 @@ from r1perf.errors import R1perfError
 from r1perf.journal import requests_path, snapshots_path
 from r1perf.loop import Loop
 from r1perf.result import Result
-from r1perf.scenario import load
 from r1perf.swarm import wire
 from r1perf.swarm.numbered import Numbered
 from r1perf.worker import Worker
@@ -24,7 +23,7 @@ class Part:
     """The link of one worker, and the worker. `transmit` sends a frame to the master, perhaps.
 
     `shared` tells whether a folder of the master's can be written from here; where not, the files go to a folder of this
-    machine, under `runs`. `teller` makes, from the target's name, what is told every result.
+    machine, under `runs`. `assigned` is told the assignment, and returns what is told every result.
     """
 
     def __init__(
@@ -34,10 +33,10 @@ class Part:
         transmit: Callable[[wire.Frame], None],
         shared: Callable[[Path], bool],
         runs: Path,
-        teller: Callable[[str], Callable[[Result], None]],
+        assigned: Callable[[messages.Assign], Callable[[Result], None]],
     ) -> None:
         self.run = run
-        self._loop, self._shared, self._runs, self._teller = loop, shared, runs, teller
+        self._loop, self._shared, self._runs, self._assigned = loop, shared, runs, assigned
         self.channel = Numbered(run, transmit, loop.now_ns)
         self.worker = Worker(loop, self, self._on_result)
         self.halted = False  # the master has asked for the end
@@ -119,7 +118,7 @@ class Part:
         self.users = assign.users
         self._files = {path.name: path for path in (requests_path(folder, assign.worker), snapshots_path(folder, assign.worker))}
         with contextlib.suppress(R1perfError):  # the worker will refuse such a scenario, in a sentence
-            self._tell = self._teller(load(assign.scenario).target.title)
+            self._tell = self._assigned(assign)
         base = base if base.is_dir() else Path.cwd()
         return msgspec.structs.replace(assign, folder=str(folder), base=str(base))
 

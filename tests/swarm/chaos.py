@@ -77,7 +77,7 @@ class Chaos:
         for n in range(workers):
             self.parts[f"c{n}"] = Part(
                 "r", loop, lambda frame, n=n: self.carry(f"c{n}", frame, up=True), lambda path, n=n: str(n) not in away,
-                folder / f"elsewhere-{n}", lambda title: lambda result: None,
+                folder / f"elsewhere-{n}", lambda assign: lambda result: None,
             )  # fmt: skip
         with ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
