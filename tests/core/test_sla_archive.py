@@ -276,7 +276,7 @@ class TestJudge:
 
 def test_check_says_what_each_clause_needs(tmp_path):
     (tmp_path / "s.toml").write_text(
-        'name = "s"\nduration = "20s"\n[target]\nurl = "simulate:tiny"\n[workload.chat]\nmax_tokens = 20\n'
+        'name = "s"\nduration = "20s"\n[target]\nurl = "http://h/v1"\nmodel = "m"\n[workload.chat]\nmax_tokens = 20\n'
         'dataset = { kind = "prompts", prompts = ["x"] }\n[arrivals]\nkind = "constant"\nrate = "10/s"\n'
         '[sla]\nclauses = ["p99(ttft) < 1s"]\n'
     )
