@@ -47,7 +47,7 @@
     for (const named of document.querySelectorAll("form label, form legend span")) {
       const text = named.firstChild;
       if (text?.nodeType === Node.TEXT_NODE && text.nodeValue.startsWith("R 1")) text.nodeValue = text.nodeValue.slice(3);
-      if (text?.nodeType === Node.TEXT_NODE && text.nodeValue === "Host") text.nodeValue = "Target's URL (the scenario's own where empty)";
+      if (text?.nodeType === Node.TEXT_NODE && text.nodeValue.trim() === "Host") text.nodeValue = "Target's URL (the scenario's own where empty)";
     }
     const head = opened ? null : document.querySelector("form .MuiAccordion-root:has([name^=r1]) .MuiAccordionSummary-root[aria-expanded=false]");
     if (!head) return;
