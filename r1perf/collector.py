@@ -12,7 +12,7 @@ import msgspec
 
 from r1perf import clock, messages, snapshot
 from r1perf.errors import R1perfError
-from r1perf.result import FAILED
+from r1perf.result import FAILED, Outcome
 from r1perf.scenario import Scenario, resolved
 from r1perf.schedule import live_stage
 from r1perf.sinks import Sink
@@ -413,6 +413,9 @@ class Collector:
             verdicts = self._standing.verdicts(built.validity.reasons, reason)
             self._ruled = exit_code(verdicts)
             built = msgspec.structs.replace(built, sla=entries(verdicts))
+        if reason is None and (reason := _in_vain(built)) is not None:
+            built = msgspec.structs.replace(built, reason=reason)
+            self._reason = reason
         for sink in [*self._sinks, *self._broken]:
             try:
                 sink.close(built)
@@ -430,3 +433,12 @@ class Collector:
             return 1
         early = self._reason is not None and not self._asked
         return self._ruled if built.validity.valid and not early and not self._failed else 3
+
+
+def _in_vain(built: Document) -> str | None:
+    """Say that nothing at all ended well: without a promise to break, such a run must not look like a good one."""
+    counts = built.counts
+    if not counts["scheduled"] or any(counts.get(outcome) for outcome in (Outcome.OK, Outcome.TRUNCATED)):
+        return None
+    why = max((outcome for outcome in Outcome if counts.get(outcome)), key=lambda outcome: counts[outcome], default=None)
+    return f"none of {counts['scheduled']:,} requests ended well" + (f": mostly {why.replace('_', ' ')}" if why else "")

@@ -199,6 +199,17 @@ def test_the_run_ends_when_all_are_done_and_a_valid_one_is_exit_0(tmp_path):
     assert bench.sinks[0].intervals == [(0, 3)]
 
 
+def test_a_run_in_which_nothing_ended_well_is_no_good_run(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.report("0", taken("0", 0, 5, overloaded=4, timeout=1))
+    bench.done("0")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.sentence) == (3, "none of 5 requests ended well: mostly overloaded")
+    assert verdict.document.validity.valid
+    assert verdict.document.reason == verdict.sentence
+
+
 def test_counts_that_do_not_add_up_make_it_invalid(tmp_path):
     bench = Bench(tmp_path)
     bench.ready("0")
