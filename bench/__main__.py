@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Callable
 
-from bench import client, servers
+from bench import client, master, servers
 
 BENCHES: dict[str, Callable[[], bool]] = {
     "truth": client.truth,
     "cost": client.cost,
     "delay": client.delay,
     "memory": client.memory,
+    "workers": master.workers,
+    "master": master.master,
 }
 
 

@@ -13,8 +13,8 @@ from r1perf.summary.run import Run
 ALL = -1
 """Asks for every stage, judged or not; None asks for the judged ones."""
 
-KEPT = 120
-"""How many intervals are kept whole, for the live view."""
+KEPT_NS = 120_000_000_000
+"""How much of the run is kept whole, for the live view: an interval of many workers can be some megabytes."""
 
 FLOW = frozenset({
     "chunks", "completed", "window_output_tokens", "window_input_tokens", "input_tokens", "cached_tokens", "output_tokens",
@@ -41,7 +41,7 @@ class Summary:
         self.run = run
         self.since_ns = since_ns
         self.stages: list[Stage] = list(run.stages)
-        self.intervals: dict[int, Interval] = {}  # the latest KEPT
+        self.intervals: dict[int, Interval] = {}  # the latest KEPT_NS
         self.health: dict[str, dict[int, Health]] = {}  # by worker and interval
         self.ended: dict[int, int] = {}  # offsets of the stages' ends, the latest of all workers
         self.clock_step_ns: dict[str, int] = {}  # by worker, the largest
@@ -53,6 +53,7 @@ class Summary:
         self._pending: dict[str, dict[tuple[str, int], int]] = {}  # by worker: due, without an outcome
         self._lost: set[str] = set()
         self._newest = -1
+        self._kept = max(KEPT_NS // run.interval_ns, UNFOLDED + 1)
         # A snapshot's series are added once, to its interval, and intervals to the run: with many workers that is what costs.
         self._folded: dict[Key, Counts] = {}  # of intervals that have been added
         self._unfolded: set[int] = set()
@@ -236,7 +237,7 @@ class Summary:
         if snapshot.k > self._newest - UNFOLDED and snapshot.k not in self.intervals:
             self._unfolded.add(snapshot.k)
         self._newest = max(self._newest, snapshot.k)
-        if snapshot.k > self._newest - KEPT:
+        if snapshot.k > self._newest - self._kept:
             self.intervals.setdefault(snapshot.k, Interval(snapshot.k)).add(snapshot)
         if snapshot.k not in self._unfolded:
             add_series(snapshot, self._folded)
@@ -244,5 +245,5 @@ class Summary:
             self._unfolded.remove(k)
             for key, counts in self.intervals[k].series.items():
                 self._folded.setdefault(key, Counts()).add(counts)
-        for k in [k for k in self.intervals if k <= self._newest - KEPT]:
+        for k in [k for k in self.intervals if k <= self._newest - self._kept]:
             del self.intervals[k]

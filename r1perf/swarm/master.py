@@ -30,7 +30,10 @@ HELLO_NS = 15_000_000_000
 """How long a worker that Locust lists may take to say hello: it may still be importing."""
 
 PER_WORKER_NS = 10_000_000
-"""What each worker adds to the interval, and to the time between announcing t0 and t0: 100 workers report once a second."""
+"""What each worker adds to the interval: 100 workers report once a second, 1,000 every ten."""
+
+LEAD_PER_WORKER_NS = 1_000_000
+"""What each worker adds to the time between announcing a moment and that moment."""
 
 
 class Master:
@@ -103,7 +106,7 @@ class Master:
             self._check(scenario, crew)
             scenario = scaled(scenario, len(crew))
             with ordered(scenario, base=base, runs=runs) as order:
-                order = msgspec.structs.replace(order, lead_ns=LEAD_NS + len(crew) * PER_WORKER_NS, users=users)
+                order = msgspec.structs.replace(order, lead_ns=LEAD_NS + len(crew) * LEAD_PER_WORKER_NS, users=users)
                 came = ran(order, self._collect(order, crew, view, watching, begun), runs)
         except R1perfError as error:
             came = Ran(Verdict(2, str(error), None), None)

@@ -1,0 +1,98 @@
+"""What a master costs, and what a second worker brings."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from bench import servers
+from bench.servers import closed, r1perf
+
+WORKERS, INTERVALS, IDLE_S = 1000, 3, 10
+SHARE = 0.5
+SPEEDUP = 1.8
+
+
+def say(name: str, text: str, holds: bool | None = None) -> None:
+    """Print one figure, and whether its bound holds."""
+    mark = {None: "      ", True: "ok    ", False: "BROKEN"}[holds]
+    sys.stdout.write(f"{mark} {name:<8} {text}\n")
+    sys.stdout.flush()
+
+
+def master() -> bool:
+    """Let 1,000 simulated workers report to a real master, through real sockets, at the interval that it sets for so many."""
+    told, crowd = conducted(WORKERS, INTERVALS, IDLE_S)
+    # All CPU from the announcement of t0 to the end of the run, over the intervals alone: never less than the true share.
+    share = told["cpu_s"] / (told["interval_s"] * INTERVALS)
+    locust_s = told["idle"] * told["wall_s"]
+    whole = (
+        told["sentence"] is None
+        and crowd["reports"] == WORKERS * INTERVALS
+        and told["counts"]["scheduled"] == told["counts"]["ok"]
+    )
+    say(
+        "master",
+        f"{WORKERS:,} workers, {crowd['series']} series of {crowd['bytes'] / crowd['reports'] / 1000:.1f} kB a report, "
+        f"every {told['interval_s']:g} s: {share:.0%} of a core (under {SHARE:.0%})",
+        share < SHARE and whole,
+    )
+    say(
+        "master",
+        f"of it, Locust's own heartbeats and statistics (before the run, at their full frequency): {told['idle']:.0%} of a core",
+    )
+    say(
+        "master",
+        f"{(told['cpu_s'] - locust_s) / crowd['reports'] * 1e3:.2f} ms of CPU a report beside them, its acknowledgement included",
+    )
+    peak = max(told["rss"]) / 1e6
+    say("master", f"{peak:.0f} MB resident at most, {peak - told['rss_before'] / 1e6:.0f} MB of them since the run began")
+    return bool(share < SHARE and whole)
+
+
+def conducted(workers: int, intervals: int, idle_s: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run a master and a crowd; return what each tells."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    numbers = [str(port), str(workers)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench.conductor", *numbers, str(idle_s)], stdout=subprocess.PIPE, text=True
+    ) as conductor:
+        crowd = subprocess.run(
+            [sys.executable, "-m", "bench.crowd", *numbers, str(intervals)],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=600,
+            check=True,
+        )
+        told, _ = conductor.communicate(timeout=60)
+    return json.loads(told), json.loads(crowd.stdout)
+
+
+def workers() -> bool:
+    """Hold two workers against one at the same CPU a chunk: what each carries before it is the bottleneck follows from that.
+
+    Where there are cores enough the chunks a second are compared too.
+    """
+    with servers.truth_server():
+        one, two = (r1perf(closed(400, 2000, 250), "--workers", str(count)) for count in (1, 2))
+    chunks = 2000 * 250
+    costs = [ran.worker_cpu_s / chunks * 1e6 for ran in (one, two)]
+    speedup = 2 * costs[0] / costs[1]
+    whole = all(ran.document["counts"]["ok"] == 2000 for ran in (one, two))
+    say("workers", f"400 streams: {costs[0]:.1f} us of CPU a chunk with one worker, {costs[1]:.1f} with two")
+    say(
+        "workers",
+        f"at the same share of a core each, two workers carry {speedup:.2f} times the chunks of one (at least {SPEEDUP:g})",
+        speedup >= SPEEDUP,
+    )
+    for name, ran in (("one", one), ("two", two)):
+        row = ran.row("ttft")
+        say(
+            "workers", f"{name}: TTFT p50 {row['p50']:.2f} ms, p99 {row['p99']:.2f} ms; valid {ran.document['validity']['valid']}"
+        )
+    say("workers", f"on {os.cpu_count()} cores, with the server on one of them")
+    return whole and speedup >= SPEEDUP
