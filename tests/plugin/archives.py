@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from virtual_run import MS, S, Answer, a_run, play
+from virtual_run import MS, Answer, S, a_run, play
 
 from r1perf.journal import RequestsJournal, SnapshotsJournal
 from r1perf.result import Outcome

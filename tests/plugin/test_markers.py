@@ -41,8 +41,8 @@ def test_nothing_is_declared_without_markers():
     ("marks", "says"),
     [
         ([LOAD("chat", rats="8/s")], "r1_load: unknown argument `rats`; did you mean `rate`?"),
-        ([LOAD("chat", x=1)], "r1_load: unknown argument `x`; allowed: url, model, rate, sessions, requests, duration, warmup, "
-         "seed, set, workers, repeat, baseline"),
+        ([LOAD("chat", x=1)], ("r1_load: unknown argument `x`; allowed: url, model, rate, sessions, requests, duration, warmup, "
+         "seed, set, workers, repeat, baseline")),
         ([LOAD()], "r1_load takes one scenario: a file, the name of a shipped one, or a kind of dataset"),
         ([LOAD("a", "b")], "r1_load takes one scenario: a file, the name of a shipped one, or a kind of dataset"),
         ([LOAD("a", rate=8)], """r1_load: `rate` must be a text with its unit, as rate="2/s" or duration="90s", not 8"""),

@@ -35,10 +35,12 @@ def test_errors(): ...
         "chat on far", "  for   test_it.py::test_chat", "  for   test_it.py::test_errors",
         "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02",
     ]  # fmt: skip
-    assert [line for line in lines if line.startswith("  p") or line.startswith("  mean") or line.startswith("  error")] == [
+    assert [line for line in lines if line.startswith(("  p", "  mean", "  error"))] == [
         "  p95(ttft) < 800ms  needs 59 requests without a miss, 434 where half of what may does miss (80% of runs then pass); planned 120",
-        "  p99(ttft) < 2s     needs 299 requests without a miss, 2,185 where half of what may does miss (80% of runs then pass); "
-        "planned 120, too few to pass",
+        (
+            "  p99(ttft) < 2s     needs 299 requests without a miss, 2,185 where half of what may does miss (80% of runs then pass); "
+            "planned 120, too few to pass"
+        ),
         "  p99(itl) < 60ms    needs 299 gaps without a miss, 2,185 where half of what may does miss (80% of runs then pass)",
         "  mean(e2e) < 3s     no number of requests is known: it depends on how much it varies",
         "  error_rate < 5%    needs 90 requests without a miss, 656 where half of what may does miss (80% of runs then pass); planned 120",
