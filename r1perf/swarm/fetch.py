@@ -21,7 +21,7 @@ class Fetching:
         self._now_ns = now_ns
         self._paths = [requests_path(folder, worker), snapshots_path(folder, worker)]
         self._offset = 0
-        self._asked_ns = 0
+        self._asked_ns: int | None = None  # of what is not answered yet
         self._answered_ns = now_ns()
         self._failed = not wanted
 
@@ -37,7 +37,7 @@ class Fetching:
 
     def ask(self) -> wire.Fetch | None:
         """Return what to ask for now; None where an answer is waited for, or nothing is left."""
-        if self.ended or (self._asked_ns and self._now_ns() - self._asked_ns < ASK_AGAIN_NS):
+        if self.ended or (self._asked_ns is not None and self._now_ns() - self._asked_ns < ASK_AGAIN_NS):
             return None
         self._asked_ns = self._now_ns()
         return wire.Fetch(self._paths[0].name, self._offset)
@@ -46,7 +46,7 @@ class Fetching:
         """Write a piece that was asked for; one that has come before changes nothing."""
         if self.ended or piece.name != self._paths[0].name or piece.offset != self._offset:
             return
-        self._asked_ns, self._answered_ns = 0, self._now_ns()
+        self._asked_ns, self._answered_ns = None, self._now_ns()
         path = self._paths[0]
         part = path.with_name(f".{path.name}.part")
         try:
