@@ -129,6 +129,47 @@ def test_locusts_own_tables_show_our_requests(swarm):
     }
 
 
+MIXED = """
+from locust import HttpUser, constant, task
+
+from r1perf.swarm import R1User, swarm
+
+swarm("smoke")
+
+
+class Pages(HttpUser):
+    host = "{url}"
+    wait_time = constant(0.1)
+
+    @task
+    def models(self):
+        self.client.get("/models", name="models")
+"""
+
+
+def test_a_locustfile_can_mix_our_users_with_its_own(swarm):
+    locustfile = swarm.folder / "mixed.py"
+    locustfile.write_text(MIXED.format(url=swarm.simulator.url))
+    master = swarm.locust(
+        "--processes",
+        "2",
+        "--r1-scenario",
+        swarm.scenario(duration="3s"),
+        "-u",
+        "4",
+        "-r",
+        "4",
+        "--json-file",
+        "stats",
+        locustfile=locustfile,
+    )
+    ended_well(swarm, swarm.wait(master))
+    stats = {(row["method"], row["name"]): row for row in json.loads((swarm.folder / "stats.json").read_text())}
+    assert stats["GET", "models"]["num_requests"] > 10
+    ours = sum(row["num_requests"] for (method, _), row in stats.items() if method in ("chat", "aime"))
+    assert ours == swarm.document["counts"]["scheduled"] == len(swarm.lines())
+
+
 # --- Signals ---
 
 
