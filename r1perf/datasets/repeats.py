@@ -55,7 +55,8 @@ def _begun(text: str, begun: set[int]) -> int:
     known, chain = 0, 0
     for at in range(0, len(text) - BLOCK + 1, BLOCK):
         chain = hash((chain, text[at : at + BLOCK]))
-        if known == at and chain in begun:
+        if chain in begun:  # then everything before it was, too
             known += BLOCK
-        begun.add(chain)
+        else:
+            begun.add(chain)
     return known

@@ -138,8 +138,10 @@ CLOSING = {
     "conversations": (lambda: document(summary()), r"\n201 conversations, 18\d with all turns\n"),
     "accuracy": (
         lambda: document(graded(right=3, wrong=1, unanswered=2)),
-        r"accuracy of aime: 50\.0 % \[95 %: 18\.8 % to 81\.2 %\] \(right 3, wrong 1, unanswered 2\); of those answered 75\.0 % "
-        r"\[95 %: 30\.1 % to 95\.4 %\]\n",
+        (
+            r"accuracy of aime: 50\.0 % \[95 %: 18\.8 % to 81\.2 %\] \(right 3, wrong 1, unanswered 2\); of those answered 75\.0 % "
+            r"\[95 %: 30\.1 % to 95\.4 %\]\n"
+        ),
     ),
     "cut accuracy": (
         lambda: document(graded(cut=2, right=3, wrong=1)),
@@ -147,9 +149,11 @@ CLOSING = {
     ),
     "prompting": (
         lambda: document(prompted()),
-        r"prompts of chat: cache bust, with cache_control hints; 3 of the first 200 are repetitions, 41\.0 % of their text begins "
-        r"as an earlier one did; lengths calibrated by 4 requests before the run: 1\.375 tokens a word and 9 for the template, error "
-        r"up to 0\.8 %\n",
+        (
+            r"prompts of chat: cache bust, with cache_control hints; 3 of the first 200 are repetitions, 41\.0 % of their text begins "
+            r"as an earlier one did; lengths calibrated by 4 requests before the run: 1\.375 tokens a word and 9 for the template, error "
+            r"up to 0\.8 %\n"
+        ),
     ),
 }
 

@@ -86,6 +86,8 @@ def test_a_warmup_is_poisson_at_the_mean_rate_and_leaves_rows_and_lengths_togeth
 @pytest.mark.parametrize("own", [True, False], ids=["own arrivals", "the run's arrivals"])
 def test_duration_and_requests_end_it_early_and_nothing_comes_after_it(folder, own):
     assert planned(folder, scenario(own=own, duration="4s"))[1] == ROWS[:3]
+    assert planned(folder, scenario({"duration": "4s"}, own=own))[1] == ROWS[:3]
+    assert planned(folder, scenario({"duration": "1h"}, own=own))[0][0].end_ns == 9 * S + 1
     assert planned(folder, scenario(own=own, requests=2))[1] == ROWS[:2]
     stages, sent = planned(folder, scenario(own=own, duration="1h"))
     assert sent == ROWS
