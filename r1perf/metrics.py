@@ -20,8 +20,16 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("schedule_delay", "schedule delay", "us", "scheduled", "sent - scheduled: how late the generator was"),
         Metric("ttft", "TTFT", "us", "scheduled", "first output chunk of any kind - scheduled"),
-        Metric("ttft_cold", "TTFT cold", "us", "scheduled", "TTFT of requests of whose prompt under 5 % came from the prefix cache"),
-        Metric("ttft_warm", "TTFT warm", "us", "scheduled", "TTFT of requests of whose prompt half or more came from the prefix cache"),
+        Metric(
+            "ttft_cold", "TTFT cold", "us", "scheduled", "TTFT of requests of whose prompt under 5 % came from the prefix cache"
+        ),
+        Metric(
+            "ttft_warm",
+            "TTFT warm",
+            "us",
+            "scheduled",
+            "TTFT of requests of whose prompt half or more came from the prefix cache",
+        ),
         Metric("ttfo", "TTFO", "us", "scheduled", "first non-blank answer chunk after the last reasoning chunk - scheduled"),
         Metric("thinking", "thinking", "us", "scheduled", "that same chunk - first reasoning chunk"),
         Metric("itl", "ITL", "us", "happened", "each gap between successive reads that brought output chunks"),

@@ -478,7 +478,9 @@ def test_a_request_is_cold_or_warm_by_the_servers_own_count(usage, warmth, outco
     snapshot = rec.flip(T0 + S)
     got = {s.metric: s.total for s in snapshot.series if s.metric.startswith("ttft_")}
     well = outcome is not Outcome.STREAM_BROKEN
-    assert got == ({f"ttft_{warmth}": (T0 + 70 * MS - result().scheduled_ns) // 1000} if well and warmth in ("cold", "warm") else {})
+    assert got == (
+        {f"ttft_{warmth}": (T0 + 70 * MS - result().scheduled_ns) // 1000} if well and warmth in ("cold", "warm") else {}
+    )
     assert counters(snapshot).get(("partly_cached", 0), 0) == (well and warmth == "partly")
     told = usage.input_tokens if usage.cached_tokens is not None else None
     assert counters(snapshot).get(("cache_told_tokens", 0)) == (told or None)

@@ -420,7 +420,22 @@ def test_the_schema_accepts_what_loads_and_refuses_what_does_not():
 
 def test_every_key_is_in_the_docs():
     page = (ROOT / "docs" / "scenarios.md").read_text() + (ROOT / "docs" / "arrivals.md").read_text()
-    structs = (Scenario, Target, Timeouts, Price, System, Sampling, Workload, Stop, ErrorRate, Drain, Sla, Sinks, InfluxDb, *get_args(AnyArrivals))
+    structs = (
+        Scenario,
+        Target,
+        Timeouts,
+        Price,
+        System,
+        Sampling,
+        Workload,
+        Stop,
+        ErrorRate,
+        Drain,
+        Sla,
+        Sinks,
+        InfluxDb,
+        *get_args(AnyArrivals),
+    )
     keys = {key for struct in structs for key in struct.__struct_fields__}
     assert sorted(key for key in keys if not re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", page)) == []
 
