@@ -9,6 +9,7 @@ from virtual_run import MS, STAGES, T0, Answer, S, a_run, play, traffic
 from r1perf.recorder import Recorder
 from r1perf.result import Outcome, Result, Usage
 from r1perf.scenario import load
+from r1perf.schedule import Stage
 from r1perf.sla import (
     Account,
     Flow,
@@ -345,3 +346,23 @@ def test_a_window_that_is_short_beside_its_requests_is_told(window_s, warned):
     said = warning([parse("p95(ttft) < 1s")], window_s=window_s, residence_s=30)
     assert (said is not None) == warned
     assert warning([parse("throughput(requests) > 1/s")], window_s=window_s, residence_s=30) is None
+
+
+def test_an_interval_that_is_judged_in_part_counts_in_part():
+    stages = (
+        Stage(0, "ramp", 0, 2500 * MS, False, ""),
+        Stage(1, "steady", 2500 * MS, 4200 * MS, True, ""),
+        Stage(2, "drain", 4200 * MS, None, False, ""),
+    )
+    summary = Summary(a_run(stages=stages))
+    for taken in play([Answer(workload="chat", at_ns=3 * S)], seconds=6, stages=stages):
+        summary.merge(taken)
+    made = Account(summary, SCENARIO, Terms((parse("throughput(requests) > 1/s"),)), Tallied())
+    assert made.evidence(0).intervals == ((0.0, 0.5), (1.0, 1.0), (0.0, pytest.approx(0.2)))
+
+
+def test_stages_that_were_added_make_the_plan_unknown():
+    made = account(["p95(ttft) < 1s"], [], planned={("chat", 2): 100})
+    assert made.planned(made.terms.clauses[0]) == 100
+    made.summary.add_stage(Stage(9, "live-2", 40 * S, None, True, ""))
+    assert made.planned(made.terms.clauses[0]) is None

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from test_sla_account import SCENARIO
-from virtual_run import STAGES, a_run, play, traffic
+from virtual_run import MS, STAGES, S, a_run, play, traffic
 
 import r1perf.sla.archive
 from r1perf.cli.check import command as check_command
@@ -19,10 +19,24 @@ from r1perf.errors import ArchiveError, UsageError
 from r1perf.journal import RequestsJournal, SnapshotsJournal, requests_path, snapshots_path
 from r1perf.launch.run import Ran
 from r1perf.report.verdicts import summed
-from r1perf.result import Outcome
+from r1perf.result import Outcome, Result
 from r1perf.scenario import resolved
 from r1perf.sinks.archive import write_document
-from r1perf.sla import ClauseError, Standing, Tallier, entries, judge_archive, parse, read_verdicts, runs_in, terms
+from r1perf.sla import (
+    ClauseError,
+    Clusters,
+    Limit,
+    Standing,
+    Tallier,
+    Watch,
+    entries,
+    judge_archive,
+    parse,
+    read_verdicts,
+    runs_in,
+    terms,
+)
+from r1perf.sla.gaps import clusters
 from r1perf.sla.terms import outline
 from r1perf.snapshot import encode
 from r1perf.summary import Summary, document, read_document
@@ -108,7 +122,51 @@ def test_recorded_gaps_are_bracketed(tmp_path, clause):
     (recorded,) = judge_archive(tmp_path / "run")
     assert (recorded.n, recorded.causes[1:]) == (live.n, live.causes[1:])
     assert recorded.over <= live.over == live.over_possible <= recorded.over_possible
+    assert (recorded.clusters, recorded.n_eff) == (live.clusters, pytest.approx(live.n_eff, rel=0.02))
+    doubt = recorded.over_possible - recorded.over
+    assert not doubt or any("in the limit's bucket: counted both ways" in note for note in recorded.notes)
     assert recorded.over_possible - recorded.over < 0.02 * live.n
+
+
+class TestGaps:
+    """What is known of each request: how many gaps it had, its longest, how it ended."""
+
+    LIMIT = Watch(0, (Limit("itl", "<", 60.0 * MS),), "chat", None, "gap")
+
+    def clusters(self, *requests, slow):
+        results = [("0", a_result(arrival=n, **one)) for n, one in enumerate(requests)]
+        return clusters(Summary(a_run()), results, self.LIMIT, slow).requests
+
+    def test_misses_are_spread_over_the_requests_whose_longest_gap_missed(self):
+        """30 + 10 gaps had 8 misses: 6 and 2; the clean 20 have none."""
+        found = self.clusters(
+            {"chunks": 31, "itl_max_ns": 80 * MS},
+            {"chunks": 11, "itl_max_ns": 70 * MS},
+            {"chunks": 21, "itl_max_ns": 50 * MS},
+            slow=8,
+        )
+        assert found == Clusters.of([(30, 6), (10, 2), (20, 0)])
+
+    def test_a_failure_is_one_gap_that_missed(self):
+        """The first had stalled: its longest gap is the open one, which its failure stands for. The second had no chunk."""
+        stalled = {"chunks": 11, "itl_max_ns": 900 * MS, "outcome": Outcome.TIMEOUT, "last_ns": S, "done_ns": S + 900 * MS}
+        refused = {"chunks": 0, "outcome": Outcome.OVERLOADED, "last_ns": None}
+        assert self.clusters(stalled, refused, slow=0) == Clusters.of([(11, 1), (1, 1)])
+
+    def test_only_what_is_covered(self):
+        """Of 11 chunks, 2 shared a read and 5 came in the drain; other workloads do not count."""
+        mixed = {"chunks": 11, "coalesced": 2, "chunks_by_stage": {2: 6, 3: 5}, "itl_max_ns": 10 * MS}
+        assert self.clusters(mixed, {"workload": "aime", "chunks": 9}, slow=0) == Clusters.of([(4, 0)])
+
+
+def a_result(**changes):
+    fields = {
+        "turn": 0, "workload": "chat", "stage": 2, "item": 0, "outcome": Outcome.OK, "scheduled_ns": 0, "sent_ns": 0, "first_ns": 1,
+        "last_ns": S, "done_ns": S, "id": f"{changes['arrival']}.0",
+    }  # fmt: skip
+    if "chunks_by_stage" not in changes and changes.get("chunks"):
+        fields["chunks_by_stage"] = {2: changes["chunks"]}
+    return Result(**fields | changes)
 
 
 def test_gaps_of_few_requests_are_worth_few_attempts(tmp_path):

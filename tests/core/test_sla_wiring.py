@@ -5,6 +5,7 @@ import pytest
 from fake_traffic import FakeClient, Talks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_worker import worker_of
 from virtual_run import MS, STAGES, T0, S, play, traffic
 
 from r1perf import messages, snapshot
@@ -19,7 +20,7 @@ from r1perf.recorder import Recorder
 from r1perf.result import FAILED, Outcome, Result
 from r1perf.scenario import load, resolved
 from r1perf.schedule import Share, Stage, plan
-from r1perf.sla import Tallied, Tallier, Tally, Terms, parse, read_verdicts
+from r1perf.sla import Limit, Tallied, Tallier, Tally, Terms, Watch, parse, read_verdicts
 from r1perf.sla.planned import ANY, planned
 from r1perf.sla.recorded import replay
 from r1perf.snapshot import Counter, Health, Series, Snapshot
@@ -222,6 +223,16 @@ class TestPlanned:
 
     def test_sessions_that_time_ends(self):
         assert self.of(Closed(sessions=3), duration=Duration.seconds(3)) == [(("w", ANY, None),)]
+
+
+def test_a_worker_tells_what_it_plans_and_reports_what_it_counts(tmp_path, monkeypatch):
+    counting = Tallier([Watch(0, (Limit("e2e", "<", 50.0 * MS),))], {0})
+    collector = worker_of(tmp_path, monkeypatch)(3.0, tallies=counting, planned=(("w", 0, 30),))
+    (ready,) = collector.sent_of(messages.Ready)
+    assert ready.planned == (("w", 0, 30),)
+    rows = [row for one in collector.merged.values() for row in decode(one.tallies)]
+    assert (sum(row.n for row in rows), sum(row.over for row in rows)) == (30, 30)
+    assert sum(row.conversations.clusters for row in rows) == 30
 
 
 # --- The collector ---
