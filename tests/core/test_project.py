@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+import unpatched  # noqa: F401  (walking the packages imports the swarm's)
 from services import ROOT
 
 import r1perf
