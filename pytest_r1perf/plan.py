@@ -54,7 +54,7 @@ def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator
         return
     yield f"{made.scenario} on {made.target}"
     yield from (f"  for   {test}" for test in tests)
-    yield f"  load  {_load(made, source.load.repeat)}"
+    yield f"  load  {_load(made, source.load.repeat, options)}"
     yield from (f"  {line}" for line in _clauses(members, made))
     yield from (f"  warning: {text}" for text in made.warnings)
 
@@ -66,13 +66,17 @@ def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sour
     return check(prepared.scenario, items, prepared.scenario.plan(items, prepared.base))
 
 
-def _load(made: Check, repeat: int) -> str:
+def _load(made: Check, repeat: int, options: Options) -> str:
     seconds = sum({row.stage: row.seconds for row in made.rows}.values())
     times = "" if repeat == 1 else f"{repeat} runs, each "
     parts = [f"{times}{time_text(seconds)} of arrivals, then what is in flight", f"about {made.requests:,.0f} requests"]
     if made.money is not None:
         most = "" if made.money.most is None else f", at most ${made.money.most:,.2f}"
         parts.append(f"about ${made.money.expected:,.2f}{most}")
+    if options.max_requests is not None and made.requests * repeat > options.max_requests:
+        parts.append(f"stopped after {options.max_requests:,} requests, before it ends (--r1-max-requests)")
+    if options.max_cost is not None:
+        parts.append(f"stopped before it costs more than ${options.max_cost:,.2f} (--r1-max-cost)")
     return "; ".join(parts)
 
 

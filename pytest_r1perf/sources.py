@@ -98,9 +98,11 @@ class Sources:
         """Return the clauses of the scenario itself."""
         if isinstance(source, Live):
             sla = self._scenario(source.load, source.scenario).sla
-            return tuple(Promise(clause) for clause in sla.clauses)
-        stated = read_document(source.archives[-1]).scenario.get("sla", {})
-        return tuple(Promise(clause) for clause in stated.get("clauses", ()))
+            clauses, confidence = sla.clauses, sla.confidence
+        else:
+            stated = read_document(source.archives[-1]).scenario.get("sla", {})
+            clauses, confidence = tuple(stated.get("clauses", ())), stated.get("confidence", CONFIDENCE)
+        return tuple(Promise(clause, None if confidence == CONFIDENCE else confidence) for clause in clauses)
 
     def file(self, name: str, test: Path) -> tuple[Promise, ...]:
         """Return the clauses of a file that a marker names."""
@@ -177,16 +179,21 @@ class Sources:
 
 
 def archives(path: str, places: Iterable[Path]) -> list[Path]:
-    """Return the archive at a path, or those in the folder there by name, which is by time; raises UsageError."""
+    """Return the archive at a path, or those in the folder there by name, which is by time; raises UsageError.
+
+    Folders of `r1perf run --repeat` in the folder count too.
+    """
     if "://" in path:
-        raise UsageError(f"{path}: recorded runs are read from folders; give the archive of the run")
+        raise UsageError(
+            f"{path}: recorded runs are read from folders, since a database has no single requests; give the run's archive"
+        )
     for place in places:
         found = place / path
         if (found / "run.json").is_file():
             return [found.resolve()]
-        inside = sorted(each.parent.resolve() for each in found.glob("*/run.json"))
+        inside = [each.parent.resolve() for pattern in ("*/run.json", "*/*/run.json") for each in found.glob(pattern)]
         if inside:
-            return inside
+            return sorted(inside)
     raise UsageError(f"{path}: no recorded run there: neither it nor a folder in it holds a run.json")
 
 

@@ -32,14 +32,16 @@ def python(version: str) -> Path:
 
 
 def pip(interpreter: Path, *words: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Let a pip install into an environment that has none: ours, or that of the Python it was made from."""
-    ours = Path(sys.executable)
-    base = Path(getattr(sys, "_base_executable", sys.executable))
-    for each in (ours, base):
+    """Install into an environment that has no pip of its own."""
+    return subprocess.run([*pip_for(interpreter), *words], capture_output=True, text=True, check=False)
+
+
+def pip_for(interpreter: Path) -> list[str | Path]:
+    """Return the command of a pip that installs there: ours, or that of the Python that ours was made from; skip without one."""
+    for each in (sys.executable, getattr(sys, "_base_executable", sys.executable)):
         if subprocess.run([each, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
-            command = [each, "-m", "pip", "--disable-pip-version-check", "--python", interpreter, *words]
-            return subprocess.run(command, capture_output=True, text=True, check=False)
-    pytest.skip("no pip: the environments with other versions of pytest cannot be made")
+            return [each, "-m", "pip", "--disable-pip-version-check", "--python", interpreter]
+    pytest.skip("no pip: environments of their own cannot be made")
 
 
 def empty(folder: Path) -> Path:

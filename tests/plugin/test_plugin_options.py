@@ -32,7 +32,7 @@ def test_a_number_of_requests():
         (["--r1-run", "runs/one"], "*--r1-run and --r1-baseline judge nothing without --r1-sla*"),
         (["--r1-baseline", "runs/one"], "*--r1-run and --r1-baseline judge nothing without --r1-sla*"),
         (["--r1-sla", "--r1-run", "nowhere"], "*nowhere: no recorded run there: neither it nor a folder in it holds a run.json*"),
-        (["--r1-sla", "--r1-run", "influx://bucket/run"], "*influx://bucket/run: recorded runs are read from folders*"),
+        (["--r1-sla", "--r1-run", "influx://bucket/run"], "*influx://bucket/run: recorded runs are read from folders, since a database has no single requests*"),
         (["--r1-sla", "--r1-sla-file", "none.toml"], "*none.toml: cannot be read: No such file or directory*"),
         (["--r1-sla", "--r1-max-cost", "lots"], "*argument --r1-max-cost: `lots` is not an amount of money above 0*"),
         (["--r1-sla", "--r1-max-requests", "0"], "*argument --r1-max-requests: `0` is not a number of requests*"),

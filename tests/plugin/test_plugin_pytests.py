@@ -5,7 +5,7 @@ import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
-from conftest import STRICT
+from projects import STRICT
 from pytests import VERSIONS, python
 
 BESIDE = ("-o", "asyncio_default_fixture_loop_scope=function")  # else pytest-asyncio warns of its own future
@@ -136,7 +136,7 @@ def test_flaky():
     assert [len(list(case.iter("property"))) for case in cases] == [13, 13, 13, 13]
 
 
-@pytest.mark.parametrize("interpreter", [VERSIONS[0]], indirect=True)  # test_live.py sends more with the newest
+@pytest.mark.parametrize("interpreter", [VERSIONS[0]], indirect=True)  # test_plugin_live.py sends more with the newest
 def test_a_load(project, under):
     project.file("chat.toml", """
 name = "chat"

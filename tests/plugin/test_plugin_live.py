@@ -7,6 +7,7 @@ import shutil
 import signal
 
 import pytest
+from projects import BUSY
 
 from r1perf import clock
 from r1perf.journal import read_requests
@@ -29,10 +30,6 @@ ONE = """
 @pytest.mark.r1_sla("p90(ttft) < 5s")
 def test_one(): ...
 """
-
-# A limit on ttft or e2e bounds how late the generator may be; those here leave it time, since the machine is shared.
-BUSY = re.compile(r"is invalid.*(requests were sent late|stood still|of a core|the wall clock of worker)")
-"""What a busy machine does to a run; r1perf then says that it is invalid, which is right, and no fault of the plugin."""
 
 ALONE = ("-p", "no:locust", "-p", "no:anyio", "-p", "no:hypothesispytest")
 

@@ -79,6 +79,16 @@ def test_what_a_budget_would_refuse_is_said_in_the_plan(project):
     )
 
 
+def test_budgets_are_in_the_plan(project):
+    project.file("chat.toml", CHAT)
+    project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
+    assert plan(project, "--r1-max-requests", "100", "--r1-max-cost", "5")[2] == (
+        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02; stopped after 100 requests, "
+        "before it ends (--r1-max-requests); stopped before it costs more than $5.00 (--r1-max-cost)"
+    )
+    assert "stopped" not in plan(project, "--r1-max-requests", "120")[2]
+
+
 def test_collect_only_without_the_flag_plans_nothing(project):
     project.tests('@pytest.mark.r1_load("nowhere.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
     result = project.run("--collect-only")
