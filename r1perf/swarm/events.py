@@ -91,7 +91,7 @@ class _Lead:
         self._environment, self._options = environment, environment.parsed_options
         self._master = _MASTERS[environment] = Master(environment)
         self._run: gevent.Greenlet[..., None] | None = None
-        self._stopping = False
+        self._stopping = self._quitting = False
         self._rate = ""  # that was asked for last
         try:
             scenario, _ = options.scenario_of(self._options, environment.host)
@@ -183,7 +183,8 @@ class _Lead:
                 page.refuse(str(error))
         finally:
             begun()
-            if not self._stopping:
+            # Where Locust stops the test it does not always end a headless process (its last worker went missing, for one).
+            if not self._stopping or (self._environment.web_ui is None and not self._quitting):
                 gevent.spawn(self._end)
 
     def _end(self) -> None:
@@ -202,7 +203,7 @@ class _Lead:
         self._wait()
 
     def _on_quitting(self, **_: Any) -> None:
-        self._stopping = True
+        self._stopping = self._quitting = True
         self._master.interrupt()
         self._wait()
 

@@ -11,6 +11,7 @@ from locust.env import Environment
 from locust.exception import RPCError
 from locust.runners import MasterRunner
 
+from r1perf import __version__
 from r1perf.arrivals import Closed, Stages
 from r1perf.collector import LEAD_NS, Order, Verdict, View
 from r1perf.errors import R1perfError, UsageError
@@ -150,6 +151,10 @@ class Master:
         missing = self._roster.wait(client_ids, self._loop.now_ns() + HELLO_NS)
         if missing:
             raise R1perfError(f"worker {missing[0]} has not said hello: does its locustfile use r1perf.swarm?")
+        for client_id in client_ids:
+            theirs = self._roster.hello(client_id)
+            if theirs.version != __version__:
+                raise R1perfError(f"the worker on {theirs.host} runs r1perf {theirs.version}, and the master {__version__}")
         return self._roster.crew(client_ids)
 
     def _client_ids(self) -> list[str]:

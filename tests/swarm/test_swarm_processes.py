@@ -205,6 +205,30 @@ def test_a_terminated_worker_drains_says_so_and_ends_the_run(swarm):
     whole(swarm)
 
 
+def test_a_terminated_master_drains_and_completes_the_archive(swarm):
+    master = locust(swarm, duration="60s")
+    swarm.until(20)
+    master.terminate()
+    assert swarm.wait(master) == 130
+    assert swarm.document["status"] == "interrupted"
+    assert not {"cancelled", "lost"} & swarm.document["counts"].keys()
+    whole(swarm)
+
+
+def test_the_only_worker_that_is_stopped_for_a_while_ends_the_test_and_loses_nothing(swarm):
+    master = swarm.locust("--processes", "1", "--r1-scenario", swarm.scenario(duration="60s"))
+    swarm.until(20)
+    worker = swarm.pid("0")
+    os.kill(worker, signal.SIGSTOP)
+    clock.sleep(7)
+    os.kill(worker, signal.SIGCONT)
+    assert swarm.wait(master) in (0, 3)
+    assert "The last worker went missing" in swarm.output(master)
+    assert swarm.document["reason"] == "Locust was asked to stop the test"
+    assert "lost" not in swarm.document["counts"]
+    whole(swarm)
+
+
 def test_a_worker_that_is_stopped_for_a_while_loses_nothing(swarm):
     master = locust(swarm, duration="16s")
     swarm.until(20)
