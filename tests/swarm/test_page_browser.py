@@ -258,6 +258,8 @@ def test_a_long_run_is_drawn_from_wider_points(browser, stand):
     phase(browser, "draining")
     browser.until(lambda: len(drawn(browser, "cpu")[0]) == 70, "70 points of 10 s")
     assert drawn(browser, "cpu")[0][:2] == [5, 15]
+    sent = stand.page.history.points(10, None, 0).counters["sent"]
+    assert drawn(browser, "rates")[2] == [n / 10 for n in sent]
     assert [option.text for option in browser.all("#width option")] == ["automatic", "1 s", "10 s", "100 s"]
     Select(browser.one("#range")).select_by_value("120")
     browser.until(lambda: len(drawn(browser, "cpu")[0]) == 600, "600 points of 1 s")

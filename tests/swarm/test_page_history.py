@@ -75,14 +75,17 @@ def test_generator_is_the_busiest_worker():
     interval = Interval(0)
     interval.health = {
         "0": Health(1, 0, cpu_ns=300 * MS, wall_ns=S, loop_lag_max_ns=2 * MS, delay_max_ns=9 * MS, rss_bytes=0),
-        "1": Health(1, 0, cpu_ns=700 * MS, wall_ns=S, loop_lag_max_ns=1 * MS, delay_max_ns=3 * MS, rss_bytes=0),
+        "1": Health(1, 0, cpu_ns=500 * MS, wall_ns=S, loop_lag_max_ns=1 * MS, delay_max_ns=3 * MS, rss_bytes=0),
     }
     later = Interval(1)
-    later.health = {"0": Health(0, 0, cpu_ns=900 * MS, wall_ns=S, loop_lag_max_ns=0, delay_max_ns=0, rss_bytes=0)}
+    later.health = {"0": Health(0, 0, cpu_ns=1000 * MS, wall_ns=S, loop_lag_max_ns=0, delay_max_ns=0, rss_bytes=0)}
     history = told([interval, later])
     fine, wide = history.points(1, None, 0), history.points(10, None, 0)
-    assert (fine.cpu, fine.lag_ms, fine.delay_ms) == ([0.7, 0.9], [2.0, 0.0], [9.0, 0.0])
-    assert (wide.cpu, wide.lag_ms, wide.delay_ms) == ([0.7], [2.0], [9.0])  # worker 0: (0.3 + 0.9) / 2
+    assert (fine.cpu, fine.lag_ms, fine.delay_ms) == ([0.5, 1.0], [2.0, 0.0], [9.0, 0.0])
+    assert (wide.cpu, wide.lag_ms, wide.delay_ms) == ([0.65], [2.0], [9.0])  # worker 0: (0.3 + 1.0) / 2
+    for k in range(2, 50):
+        history.write(Interval(k))
+    assert history.points(1, None, 0).cpu[:3] == [0.5, 1.0, None]  # long since frozen
 
 
 def test_what_is_nothing_is_left_out():

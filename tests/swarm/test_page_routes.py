@@ -359,7 +359,9 @@ CALLS = [
     ("POST", "/swarm/", {"Origin": EVIL}, False),
     ("POST", "/swarm", {"Origin": EVIL, "Sec-Fetch-Site": "none"}, False),
     ("GET", "/stop", {"Sec-Fetch-Site": "cross-site"}, False),  # acts in some versions of Locust
+    ("GET", "/stop/", {"Sec-Fetch-Site": "cross-site"}, False),
     ("GET", "/stop", {"Sec-Fetch-Site": "same-origin"}, True),
+    ("POST", "/swarm", {"Origin": "https://localhost", "Sec-Fetch-Site": "cross-site"}, False),  # another scheme
     ("GET", "/stats/reset", {"Origin": EVIL}, False),
     ("POST", "/user", {"Origin": EVIL}, False),
     ("GET", "/stats/requests", {"Origin": EVIL}, True),

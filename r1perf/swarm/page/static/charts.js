@@ -122,7 +122,6 @@ export class Charts {
       this.drawn.set(chart.id, { chart, legend, holder, plot: null, names: "" });
     }
     new ResizeObserver(() => this.fit()).observe(parent);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.rebuild());
   }
 
   // Draw these rows; `view` says which workloads are selected, and how long a row is.
