@@ -385,6 +385,7 @@ def test_an_origin_can_be_allowed(stands):
         response = client(stand).post("/r1perf/act", headers={"Origin": origin, "Sec-Fetch-Site": "cross-site"})
         assert (response.status_code != 403) == allowed
         assert (response.headers.get("Access-Control-Allow-Origin") == origin) == allowed
+        assert (response.headers.get("Access-Control-Allow-Methods") == "GET, POST") == allowed
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ class Guard:
                 kept += [
                     ("Access-Control-Allow-Origin", origin),
                     ("Access-Control-Allow-Credentials", "true"),
+                    ("Access-Control-Allow-Methods", "GET, POST"),
+                    ("Access-Control-Allow-Headers", "content-type"),
                     ("Vary", "Origin"),
                 ]
             return start_response(status, kept, *rest)
