@@ -408,7 +408,7 @@ class Collector:
         self._write(everything=True)
         status = "interrupted" if self._interrupts else "failed" if self._failed else "finished"
         reason = self._reason or ("by Ctrl-C or SIGTERM" if self._interrupts else None)
-        built = document(self.summary, status, reason)
+        built = msgspec.structs.replace(document(self.summary, status, reason), early=reason is not None)
         if self._standing is not None:
             verdicts = self._standing.verdicts(built.validity.reasons, reason)
             self._ruled = exit_code(verdicts)

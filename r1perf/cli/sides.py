@@ -25,9 +25,5 @@ def against(ran: Ran, baseline: Sequence[Path], beside: Sequence[Path]) -> Ran:
     verdicts = judge_archive(ran.folder, baseline=baseline, beside=[run for run in beside if run != ran.folder])
     built = msgspec.structs.replace(document, sla=entries(verdicts))
     write_document(ran.folder, built)
-    code = ran.verdict.code
-    if code not in (2, 130):
-        ruled = exit_code(verdicts)
-        whole = document.validity.valid and document.status == "finished" and document.reason is None
-        code = ruled if whole or ruled == 1 else 3
+    code = ran.verdict.code if ran.verdict.code in (2, 130) or not verdicts else exit_code(verdicts)
     return Ran(msgspec.structs.replace(ran.verdict, code=code, document=built), ran.folder)

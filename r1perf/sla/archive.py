@@ -61,7 +61,7 @@ def judge_archive(
             {str(c): _values(side, c, damage) for c in open_ if isinstance(c.bound, Baseline)} for side in (baseline, beside)
         ]
         account, built = _account(run, written, scenario, asked, damage)
-        early = built.reason if built.status == "finished" else built.reason or built.status
+        early = built.reason or built.status if built.early or built.status != "finished" else None
         found |= {
             one.clause: one
             for one in verdicts(account, invalid=built.validity.reasons, early=early, baselines=sides[0], beside=sides[1])

@@ -60,8 +60,7 @@ def clusters(summary: Summary, results: Iterable[tuple[str, Result]], watch: Wat
     for _, result in results:
         if watch.workload not in (None, result.workload):
             continue
-        inside = sum(n for stage, n in result.chunks_by_stage.items() if stage in stages)
-        gaps = max(0, inside - 1 - result.coalesced * inside // result.chunks) if inside else 0
+        gaps = _gaps(result, stages)
         failed = result.outcome in FAILED and result.stage in stages
         if gaps or failed:
             sizes.append((result.arrival, gaps, bool(gaps) and _slow(result, watch), failed))
@@ -74,6 +73,15 @@ def clusters(summary: Summary, results: Iterable[tuple[str, Result]], watch: Wat
         before = conversations.get(arrival, (0, 0))
         conversations[arrival] = (before[0] + m, before[1] + x)
     return Tally(watch.clause, -1, requests=Clusters.of(requests), conversations=Clusters.of(conversations.values()))
+
+
+def _gaps(result: Result, stages: set[int]) -> int:
+    """Count the gaps of a request in these stages; of chunks that shared a read only the sum is kept, which is parted evenly."""
+    inside = sum(n for stage, n in result.chunks_by_stage.items() if stage in stages)
+    if not inside:
+        return 0
+    first = min(result.chunks_by_stage) in stages  # it ends no gap
+    return max(0, inside - first - result.coalesced * inside // result.chunks)
 
 
 def _slow(result: Result, watch: Watch) -> bool:

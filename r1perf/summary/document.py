@@ -77,6 +77,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run_id: str
     status: str
     reason: str | None = None
+    early: bool = False  # it ended before its plan did
     name: str
     target: str
     url: str

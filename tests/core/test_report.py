@@ -17,6 +17,7 @@ from r1perf.report.terminal import LATENCIES
 from r1perf.report.wording import count, duration, money, rate, share, span
 from r1perf.result import Outcome
 from r1perf.sinks.archive import ArchiveSink
+from r1perf.sla import Verdict, entries
 from r1perf.snapshot import Counter
 from r1perf.summary import Interval, Summary, Validity, document
 from r1perf.target import Price, System
@@ -286,3 +287,20 @@ def test_money(usd, text):
 @pytest.mark.parametrize(("per_s", "text"), [(None, "–"), (0.25, "0.25"), (12.34, "12.3"), (2883.4, "2,883")], ids=str)
 def test_rates(per_s, text):
     assert rate(per_s) == text
+
+
+def test_verdicts_are_a_section_of_their_own_at_the_end():
+    """What does not pass stands last, each with its reckoning; a run without clauses has no such section."""
+    fields = {"kind": "quantile", "confidence": 0.95, "dimension": "time"}
+    verdicts = [
+        Verdict(clause="p95(ttft) < 1s", verdict="inconclusive", says="too few", needs_requests=12, **fields),
+        Verdict(clause="p95(e2e) < 9s", verdict="pass", says="3 of 900 missed", window_only=True, **fields),
+    ]
+    text = drawn(document(summary(), sla=entries(verdicts)))
+    assert text.endswith(
+        "\nSLA at 95 % confidence\n"
+        "SLA PASS  p95(e2e) < 9s: 3 of 900 missed (this run's window only)\n"
+        "SLA INCONCLUSIVE  p95(ttft) < 1s\n  too few\n  needs      about 12 more requests\n"
+        "SLA: 1 of 2 clauses pass, 1 inconclusive\n"
+    )
+    assert "SLA" not in drawn(document(summary()))

@@ -187,6 +187,9 @@ class TestAttempts:
         flow = made.evidence(0)
         assert totals(flow) == (20, 25)
         assert (flow.cut, flow.cut_low, flow.cut_high, flow.unknown) == (0, 0, 1, 1)
+        (found,), (whole,) = verdicts(made), verdicts(account(["goodput(ttft<200ms) >= 0.5/s during steady"], answers))
+        assert (found.lower, found.upper) == (whole.lower, pytest.approx(whole.upper + 1 / 25))
+        assert "1 request cut by the end of the run: counted both ways" in found.notes
 
     def test_lost_requests_count_both_ways(self):
         made = account(

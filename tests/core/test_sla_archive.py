@@ -28,6 +28,7 @@ from r1perf.sla import (
     Limit,
     Standing,
     Tallier,
+    Terms,
     Watch,
     entries,
     judge_archive,
@@ -73,7 +74,9 @@ def archived(folder, clauses=CLAUSES, **options):
     return MADE[key][1]
 
 
-def written(folder, clauses, *, workers=2, seed=3, slower=1.0, well=False, status="finished", reason=None, invalid=()):
+def written(
+    folder, clauses, *, workers=2, seed=3, slower=1.0, well=False, status="finished", reason=None, early=True, invalid=()
+):
     """Do that."""
     scenario = msgspec.structs.replace(SCENARIO, sla=msgspec.structs.replace(SCENARIO.sla, clauses=tuple(clauses)))
     promised = terms(scenario, outline(scenario))
@@ -96,7 +99,8 @@ def written(folder, clauses, *, workers=2, seed=3, slower=1.0, well=False, statu
                 standing.add(taken)
     verdicts = standing.verdicts(invalid, reason)
     built = document(summary, status, reason, entries(verdicts))
-    write_document(folder, msgspec.structs.replace(built, validity=Validity(not invalid, list(invalid))))
+    checked = Validity(not invalid, list(invalid))
+    write_document(folder, msgspec.structs.replace(built, validity=checked, early=early and reason is not None))
     return {one.clause: one for one in verdicts}
 
 
@@ -123,9 +127,28 @@ def test_recorded_gaps_are_bracketed(tmp_path, clause):
     assert (recorded.n, recorded.causes[1:]) == (live.n, live.causes[1:])
     assert recorded.over <= live.over == live.over_possible <= recorded.over_possible
     assert (recorded.clusters, recorded.n_eff) == (live.clusters, pytest.approx(live.n_eff, rel=0.02))
-    doubt = recorded.over_possible - recorded.over
-    assert not doubt or any("in the limit's bucket: counted both ways" in note for note in recorded.notes)
     assert recorded.over_possible - recorded.over < 0.02 * live.n
+
+
+def test_a_limit_s_own_bucket_counts_both_ways_and_says_so(tmp_path):
+    """The limit is 1 us above the gap of many streams: a bucket is 16 us wide there."""
+    gaps_ns = sorted(one.gap_ns for one in traffic(3) if one.workload == "chat" and one.at_ns > 16 * S)
+    gap_ns = gaps_ns[len(gaps_ns) // 2]
+    clause = f"p50(itl){{workload=chat}} < {gap_ns // 1000 + 1}us"
+    live = archived(tmp_path / "run", [clause])[clause]
+    forgotten(tmp_path / "run")
+    (recorded,) = judge_archive(tmp_path / "run")
+    assert recorded.over <= live.over < recorded.over_possible
+    doubt = recorded.over_possible - recorded.over
+    assert f"{doubt:,} values in the limit's bucket: counted both ways" in recorded.notes
+
+
+def test_failed_requests_are_clusters_of_gaps_once(tmp_path):
+    archived(tmp_path / "run", [])
+    written = read_document(tmp_path / "run")
+    account, _ = r1perf.sla.archive._account(tmp_path / "run", written, SCENARIO, Terms((parse("p99(itl) < 25ms"),)), print)
+    seen = account.evidence(0)
+    assert seen.requests.m == seen.conversations.m == seen.n
 
 
 class TestGaps:
@@ -157,6 +180,10 @@ class TestGaps:
         """Of 11 chunks, 2 shared a read and 5 came in the drain; other workloads do not count."""
         mixed = {"chunks": 11, "coalesced": 2, "chunks_by_stage": {2: 6, 3: 5}, "itl_max_ns": 10 * MS}
         assert self.clusters(mixed, {"workload": "aime", "chunks": 9}, slow=0) == Clusters.of([(4, 0)])
+
+    def test_a_stream_that_began_before_has_a_gap_more(self):
+        """Its first chunk of the judged stage ends a gap as well."""
+        assert self.clusters({"chunks": 11, "chunks_by_stage": {0: 5, 1: 6}, "itl_max_ns": 1}, slow=0) == Clusters.of([(6, 0)])
 
 
 def a_result(**changes):
@@ -238,6 +265,12 @@ def test_a_run_that_did_not_end_well_never_passes(tmp_path, ending, verdict, say
         assert (found.verdict, found.says[: len(says)]) == (verdict, says)
 
 
+def test_a_whole_run_in_which_nothing_ended_well_is_judged(tmp_path):
+    """Its reason says that nothing did, and is none for which it ended early."""
+    archived(tmp_path / "run", [], reason="none of 9 requests ended well", early=False)
+    assert [one.verdict for one in judge_archive(tmp_path / "run", ["p95(ttft) < 1ms", "error_rate < 99%"])] == ["fail", "pass"]
+
+
 class TestSides:
     CLAUSE = "p95(ttft) < baseline +10%"
 
@@ -281,6 +314,10 @@ class TestSides:
         assert read_document(mine[0]).sla == held.verdict.document.sla
         assert [one.verdict for one in read_verdicts(held.verdict.document.sla)] == ["fail"]
         assert against(Ran(Ended(130, None, read_document(mine[0])), mine[0]), base, mine).verdict.code == 130
+        assert against(ran, base, mine).verdict.code == 1
+        archived(tmp_path / "free", [], workers=1)
+        free = Ran(Ended(3, "it was late", read_document(tmp_path / "free")), tmp_path / "free")
+        assert against(free, base, ()).verdict.code == 3, "without clauses nothing changes"
         nothing = Ran(Ended(2, "refused", None), None)
         assert against(nothing, base, mine) == nothing
 

@@ -190,6 +190,14 @@ def test_refuses_what_the_run_does_not_have(text: str, column: int, message: str
     assert (refused.value.column, message in refused.value.message) == (column, True), str(refused.value)
 
 
+def test_gpu_hours_are_not_parted_between_workloads() -> None:
+    hourly = Scope(workloads=("aime", "chat"), stages=("steady",), by_tokens=False)
+    assert parse("cost_per_1m(output_tokens) < $2", hourly).op == "<"
+    with pytest.raises(ClauseError, match="GPU hours cannot be parted between workloads") as refused:
+        parse("cost_per_1m(output_tokens){workload=chat} < $2", hourly)
+    assert refused.value.column == 37
+
+
 @pytest.mark.parametrize(
     "text",
     ["p95(ttft){workload=chat, target=staging} < 10s during steady", "p95(e2e) < 10m", "p5(ttft) >= 11s", "p95(tpot) < 90s", "accuracy >= 70%"],
