@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import msgspec
 
 from r1perf import clock, messages, snapshot
-from r1perf.errors import R1perfError
+from r1perf.errors import ClauseError, R1perfError
 from r1perf.result import FAILED, Outcome
 from r1perf.scenario import Scenario, resolved
 from r1perf.schedule import live_stage
 from r1perf.sinks import Sink
-from r1perf.sla import ClauseError, Standing, entries, exit_code, terms
+from r1perf.sla import Standing, entries, exit_code, terms
 from r1perf.summary import Document, Interval, Run, Summary, document, recent
 from r1perf.summary.archived import recover_worker
 

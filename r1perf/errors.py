@@ -3,7 +3,8 @@
 R1perfError
 ├── UsageError            the command, the scenario or a file that it names is wrong      exit 2
 │   ├── ScenarioError     a key or value of a scenario (its `path` is in the sentence)
-│   └── DatasetError      a dataset cannot be loaded (file, line and reason)
+│   ├── DatasetError      a dataset cannot be loaded (file, line and reason)
+│   └── ClauseError       a clause of an SLA (its text is in the sentence, with a mark under the column)
 ├── TargetError           the target is wrong or cannot be reached before the run         exit 2
 ├── TransportError        one HTTP exchange failed; becomes that request's outcome
 ├── ArchiveError          a run archive cannot be written or read (disk full, damaged)
@@ -33,6 +34,16 @@ class ScenarioError(UsageError):
 
 class DatasetError(UsageError):
     """Say why a dataset cannot be loaded, with the file and the line where there is one."""
+
+
+class ClauseError(UsageError):
+    """Say what is wrong with a clause, at which column (from 1), and what is allowed there."""
+
+    def __init__(self, text: str, column: int, message: str) -> None:
+        super().__init__(f"{message} (column {column})\n  {text}\n  {' ' * (column - 1)}^")
+        self.text = text
+        self.column = column
+        self.message = message
 
 
 class TargetError(R1perfError):

@@ -4,6 +4,7 @@
 `family` looks at all verdicts together, `render` writes one for people.
 """
 
+from r1perf.errors import ClauseError
 from r1perf.sla.account import Account, Planned
 from r1perf.sla.archive import judge_archive, runs_in
 from r1perf.sla.clauses import Baseline, Bound, Clause
@@ -13,7 +14,6 @@ from r1perf.sla.dependence import Clusters
 from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs, Window
 from r1perf.sla.finding import Verdict
 from r1perf.sla.foresight import Foresight, foresee
-from r1perf.sla.grammar import ClauseError
 from r1perf.sla.judge import family, judge
 from r1perf.sla.limits import Fate, Limit, Watch, fate
 from r1perf.sla.planned import planned

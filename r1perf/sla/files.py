@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from r1perf.errors import UsageError
+from r1perf.errors import ClauseError, UsageError
 from r1perf.sla import openslo
 from r1perf.sla.clauses import Clause
-from r1perf.sla.grammar import ClauseError, did_you_mean
+from r1perf.sla.grammar import did_you_mean
 from r1perf.sla.validate import Scope, parse
 
 _KEYS = ("clauses", "confidence")

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from r1perf.errors import UsageError
+from r1perf.errors import ClauseError
 from r1perf.sla.clauses import (
     UNITS,
     Accuracy,
@@ -54,16 +54,6 @@ _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 _FUNCTIONS = ("p95", "mean", "max", "throughput", "cost_per_1m", "goodput", "error_rate", "accuracy")
 _AGGREGATES = "p50 .. p99.9, mean, max, throughput, cost_per_1m, goodput, error_rate, accuracy"
-
-
-class ClauseError(UsageError):
-    """Say what is wrong with a clause, at which column (from 1), and what is allowed there."""
-
-    def __init__(self, text: str, column: int, message: str) -> None:
-        super().__init__(f"{message} (column {column})\n  {text}\n  {' ' * (column - 1)}^")
-        self.text = text
-        self.column = column
-        self.message = message
 
 
 class Reading(msgspec.Struct, frozen=True):

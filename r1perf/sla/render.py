@@ -54,7 +54,7 @@ def _reckoning(verdict: Verdict) -> list[str]:
     kind: Dimension = verdict.dimension or "time"
     if verdict.observed_name and (verdict.observed is not None or verdict.observed_ok is not None):
         all_of = "a failed attempt stands there" if verdict.observed is None else amount(verdict.observed, kind)
-        ok = "" if verdict.observed_ok is None else f"   (success-only {amount(verdict.observed_ok, kind)})"
+        ok = "" if verdict.observed_ok is None else f"   (those with a value {amount(verdict.observed_ok, kind)})"
         lines.append(f"{'observed':<10} {verdict.observed_name} = {all_of}{ok}")
     causes = ", ".join(f"{n:,} {_OUTCOMES.get(name, name.replace('_', ' '))}" for name, n in verdict.causes)
     share = "" if verdict.value is None else f" = {percent(verdict.value)}"

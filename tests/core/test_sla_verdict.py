@@ -341,7 +341,7 @@ FAIL = judge(
             FAIL,
             """\
 SLA FAIL  p95(ttft) < 800ms during steady   [target=vllm, stage=steady]
-  observed   p95 = 941 ms   (success-only 902 ms)
+  observed   p95 = 941 ms   (those with a value 902 ms)
   missed     174 of 2,000 = 8.7 %  (161 slow, 9 timeout, 4 HTTP 5xx); allowed 5 %
   bounds     7.6 % to 10.2 %  (one-sided 95 % each, exact binomial, n_eff 1,810, deff 1, 20 x 18 s batches)
   note       6 values cut by the end of the run: counted both ways
