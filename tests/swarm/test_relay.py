@@ -107,6 +107,25 @@ def test_a_worker_that_leaves_is_lost_unless_its_last_words_are_still_on_their_w
     assert chaos.verdict.sentence == "worker 1 was lost: it has left the swarm"
 
 
+def test_a_worker_that_comes_back_in_time_is_not_lost(tmp_path):
+    def flicker(chaos):
+        for ms in (1000, 5000, 9000):
+            chaos.sleep(ms)
+            chaos.absent.add("c1")
+            chaos.sleep(ms + 2500)
+            chaos.absent.remove("c1")
+
+    complete(Chaos(tmp_path, 2, seconds=13.0, meanwhile=flicker))
+
+
+def test_a_worker_is_not_silent_while_its_files_come(tmp_path, monkeypatch):
+    monkeypatch.setattr("r1perf.swarm.part.PIECE_BYTES", 100)
+    chaos = Chaos(tmp_path, 1, Faults(seed=1, delay_ms=2500), seconds=2.0, away=("0",))
+    complete_but_late(chaos)
+    assert len(messages_of(chaos, wire.Piece)) > 60, "it took longer than a silence"
+    assert chaos.verdict.document.environment["workers"]["0"]["collected"] is True
+
+
 def test_a_master_that_was_stopped_first_hears_what_has_come(tmp_path):
     def stop(chaos):
         chaos.sleep(2000)
