@@ -1,24 +1,27 @@
 """Judge the clauses of tests on runs, each archive read as seldom as possible."""
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pytest_r1perf.markers import CONFIDENCE, Promise
+import msgspec
+
+from pytest_r1perf.markers import CONFIDENCE
 from pytest_r1perf.options import Inconclusive
 from pytest_r1perf.ruling import estimate
 from pytest_r1perf.run import Check, R1Run
 from r1perf.errors import UsageError
 from r1perf.sla import Baseline, ClauseError, Verdict, judge_archive, parse, render
 
+LEFT_OUT = "left out: "
+"""How a note on a run begins that is invalid, where other runs of its side are not."""
+
 _WORST = ("error", "fail", "inconclusive", "pass")
 
 
 class Judge:
-    """Give a verdict for any clause on any run; `promised` are all clauses that tests will ask for, so that they are counted at once."""
+    """Give a verdict for any clause on any run; those that tests will ask of it are counted at once."""
 
-    def __init__(self, inconclusive: Inconclusive, promised: Callable[[], Iterable[Promise]]) -> None:
+    def __init__(self, inconclusive: Inconclusive) -> None:
         self._inconclusive: Inconclusive = inconclusive
-        self._promised = promised
         self._found: dict[tuple[Path, float, tuple[Path, ...]], dict[str, Verdict]] = {}
 
     def check(self, run: R1Run, text: str, confidence: float | None) -> Check:
@@ -28,12 +31,14 @@ class Judge:
         if isinstance(clause.bound, Baseline):
             if not run.baseline:
                 raise UsageError(f"`{clause}` needs the runs to compare with: --r1-baseline, or baseline= in the marker")
-            verdicts = [self._verdict(run, run.folder, str(clause), sure)]
-        elif run.folders:
-            verdicts = [self._verdict(run, folder, str(clause), sure) for folder in run.folders]
+            judged = run.folders[-1:]  # which holds the others beside it
         else:
-            verdicts = [_none(str(clause), sure, run.stopped or "there is no run")]
+            judged = run.folders
+        verdicts = [self._verdict(run, folder, str(clause), sure) for folder in judged]
+        if run.stopped is not None or not verdicts:
+            verdicts.append(_none(str(clause), sure, run.stopped or "there is no run"))
         worst = min(verdicts, key=lambda verdict: _WORST.index(verdict.verdict))
+        worst = msgspec.structs.replace(worst, notes=(*worst.notes, *(f"{LEFT_OUT}{why}" for why in run.left_out)))
         seen = estimate(clause, worst) if worst.verdict == "inconclusive" and self._inconclusive == "observed" else None
         ruling: str = worst.verdict if seen is None else "pass" if seen else "fail"
         return Check(
@@ -55,7 +60,7 @@ class Judge:
     def _counted(self, run: R1Run, folder: Path, clause: str, sure: float) -> dict[str, Verdict]:
         """Judge this clause and those that will be asked for later; where one of these does not fit this run, this one alone."""
         beside = [other for other in run.folders if other != folder]
-        expected = [p.clause for p in self._promised() if (p.confidence or CONFIDENCE) == sure]
+        expected = [promise.clause for promise in run.asked if (promise.confidence or CONFIDENCE) == sure]
         for clauses in ([clause, *expected], [clause]):
             try:
                 found = judge_archive(folder, clauses, confidence=sure, baseline=run.baseline, beside=beside)

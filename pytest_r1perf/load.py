@@ -56,23 +56,26 @@ def main() -> int:
     # What anything prints by mistake goes to the log, not into a message.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
-    threading.Thread(target=_listen, args=(sys.stdin.buffer,), daemon=True).start()
-    done = _carry_out(order, out)
+    try:
+        order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+        threading.Thread(target=_listen, args=(sys.stdin.buffer,), daemon=True).start()
+        done = carried_out(order, out)
+    except KeyboardInterrupt:  # from `_listen`, before the run has taken the signal for itself
+        done = Done(130, "interrupted before the run began", None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     say(out, done)
     out.close()
     return done.code
 
 
-def _carry_out(order: Order, out: BinaryIO) -> Done:
+def carried_out(order: Order, out: BinaryIO) -> Done:
+    """Carry an order out, telling how it goes; return how it ended."""
     try:
         scenario = load(order.scenario)
         total_s = None if scenario.duration is None else scenario.duration / 1e9
         ran = run(scenario, base=Path(order.base), runs=Path(order.runs), view=_View(out, total_s), workers=order.workers)
     except R1perfError as error:
         return Done(2, str(error), None)
-    except KeyboardInterrupt:
-        return Done(130, "interrupted before the run began", None)
     return Done(ran.verdict.code, ran.verdict.sentence, None if ran.folder is None else str(ran.folder))
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from pytest_r1perf import github
+from pytest_r1perf.judging import LEFT_OUT
 from pytest_r1perf.options import Options
 from pytest_r1perf.records import Record
 from r1perf import __version__
@@ -149,7 +150,10 @@ def _line(made: Record) -> str:
     target = "" if made["target"] is None else f"  [{made['target']}]"
     proven = "" if made["proven"] else "not proven: "
     needs = needed(verdict) if made["ruling"] == "inconclusive" else None
-    return f"{made['clause']}{target}  {proven}{verdict.says}" + ("" if needs is None else f"; needs {needs}")
+    left_out = sum(note.startswith(LEFT_OUT) for note in verdict.notes)
+    more = [f"needs {needs}"] if needs else []
+    more += [f"{left_out} invalid {'run' if left_out == 1 else 'runs'} left out"] if left_out else []
+    return "; ".join([f"{made['clause']}{target}  {proven}{verdict.says}", *more])
 
 
 def _weak(found: list[Record]) -> int:

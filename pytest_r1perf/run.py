@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_r1perf.markers import Promise
+
 if TYPE_CHECKING:
     from r1perf.sla import Verdict
     from r1perf.summary import Document
@@ -47,12 +49,15 @@ class Check:
 class R1Run:
     """A run that was made or recorded; several where they are the runs of one side (`repeat`), the last one foremost.
 
-    `stopped` says why nothing that it shows is a verdict: a budget ended the load.
+    `stopped` says why there are fewer than were declared: a budget is used up. `left_out` says which are invalid. `asked` are the
+    clauses that tests have for it.
     """
 
     folders: tuple[Path, ...]
     baseline: tuple[Path, ...] = ()
     stopped: str | None = None
+    left_out: tuple[str, ...] = ()
+    asked: tuple[Promise, ...] = ()
     judge: "Callable[[R1Run, str, float | None], Check]" = dataclasses.field(repr=False, kw_only=True)
 
     @property

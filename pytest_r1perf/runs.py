@@ -11,7 +11,7 @@ from pytest_r1perf.messages import Order
 from pytest_r1perf.options import Options
 from pytest_r1perf.progress import Shown
 from pytest_r1perf.run import Check, R1Run
-from pytest_r1perf.sources import Live, Prepared, Recorded, Source, Sources, Target
+from pytest_r1perf.sources import Live, Prepared, Recorded, Recordings, Source, Sources, Target
 from r1perf.errors import R1perfError, TargetError, UsageError
 from r1perf.report import load as load_document
 from r1perf.scenario import Scenario, resolved, simulated
@@ -24,12 +24,25 @@ class Unmeasured(R1perfError):
     """Say why a run is no measurement: it could not be made, did not come to its end, or is invalid."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Spent:
-    """What the loads of this session have cost, in USD and in requests."""
+    """What loads took, in USD and in requests."""
 
     cost: float = 0.0
     requests: int = 0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        """Add two up."""
+        return Spent(self.cost + other.cost, self.requests + other.requests)
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """The runs of one side, why there are no more, and what is said of those that are invalid and left out."""
+
+    folders: tuple[Path, ...]
+    stopped: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 class Runs:
@@ -38,7 +51,7 @@ class Runs:
     def __init__(self, options: Options, sources: Sources, shown: Shown) -> None:
         self._options, self._sources, self._shown = options, sources, shown
         self._spent = Spent()
-        self._made: dict[str, tuple[tuple[Path, ...], str | None] | R1perfError] = {}
+        self._made: dict[str, Side | R1perfError] = {}
 
     def run(
         self, source: Source, target: Target, baseline: tuple[Path, ...], asked: Callable[[], Iterable[Promise]], judge: Judging
@@ -47,31 +60,25 @@ class Runs:
         key = json.dumps([type(source).__name__, source.key, target], sort_keys=True, default=str)
         if key not in self._made:
             try:
-                self._made[key] = self._folders(source, target, asked)
+                self._made[key] = self._side(source, target, asked)
             except R1perfError as error:
                 self._made[key] = error
         made = self._made[key]
         if isinstance(made, R1perfError):
             raise made
-        folders, stopped = made
-        return R1Run(folders, baseline, stopped, judge=judge)
+        return R1Run(made.folders, baseline, made.stopped, made.left_out, tuple(asked()), judge=judge)
 
-    def _folders(
-        self, source: Source, target: Target, asked: Callable[[], Iterable[Promise]]
-    ) -> tuple[tuple[Path, ...], str | None]:
+    def _side(self, source: Source, target: Target, asked: Callable[[], Iterable[Promise]]) -> Side:
         if isinstance(source, Recorded):
-            chosen = self._sources.chosen(source, target)
-            for path, document in chosen:
-                _measured(document, path)
-            return tuple(path for path, _ in chosen), None
-        folders: list[Path] = []
+            return _valid(self._sources.chosen(source, target))
+        made: list[tuple[Path, Document]] = []
         for number in range(source.load.repeat):
             prepared = self._prepared(source, target, asked())
             if isinstance(prepared, str):
-                return tuple(folders), prepared
+                return dataclasses.replace(_valid(made), stopped=prepared)
             which = f", run {number + 1} of {source.load.repeat}" if source.load.repeat > 1 else ""
-            folders.append(self._load(source, prepared, which))
-        return tuple(folders), None
+            made.append(self._load(source, prepared, which))
+        return _valid(made)
 
     def _prepared(self, live: Live, target: Target, asked: Iterable[Promise]) -> Prepared | str:
         """Return what to run, or why the budget allows nothing more."""
@@ -89,7 +96,7 @@ class Runs:
                 raise UsageError(f"--r1-max-cost: {error}") from error
             raise
 
-    def _load(self, live: Live, prepared: Prepared, which: str) -> Path:
+    def _load(self, live: Live, prepared: Prepared, which: str) -> tuple[Path, Document]:
         scenario = prepared.scenario
         self._shown.begin(f"{scenario.name} on {_where(scenario)}{which}")
         order = Order(resolved(scenario), str(prepared.base), str(self._options.archives), live.load.workers)
@@ -99,40 +106,44 @@ class Runs:
             raise Unmeasured(f"the load of {scenario.name} on {_where(scenario)} was not sent: {done.sentence}")
         folder = Path(done.folder)
         document = load_document(folder)
-        self._count(document, scenario)
+        self._spent += spent_by(document, scenario)
         self._shown.end(f"{scenario.name} is in {_relative(folder, self._options.invoked_in)}")
         if done.code == _WRONG:
             raise TargetError(f"{done.sentence} (archive {folder})")
-        _measured(document, folder)
-        return folder
+        return folder, document
 
-    def _count(self, document: Document, scenario: Scenario) -> None:
-        """Add what a run has cost, with the requests that were sent to calibrate it."""
-        spent = self._spent
-        spent.requests += document.counts.get("scheduled", 0)
-        for row in document.workloads:
-            calibration = None if row.prompting is None else row.prompting.calibration
-            if calibration is not None:  # its requests ask for one token each
-                spent.requests += calibration.requests
-                spent.cost += document.price.cost(calibration.input_tokens, 0, calibration.requests) or 0.0
-        if document.cost is not None:
-            spent.cost += document.cost.usd
-        elif scenario.stop.cost is not None:
-            spent.cost += scenario.stop.cost  # nobody knows what was billed
+
+def spent_by(document: Document, scenario: Scenario) -> Spent:
+    """Return what a run took, with the requests that were sent to calibrate it."""
+    cost, requests = 0.0, document.counts.get("scheduled", 0)
+    for row in document.workloads:
+        calibration = None if row.prompting is None else row.prompting.calibration
+        if calibration is not None:  # its requests ask for one token each
+            requests += calibration.requests
+            cost += document.price.cost(calibration.input_tokens, 0, calibration.requests) or 0.0
+    if document.cost is not None:
+        cost += document.cost.usd
+    elif scenario.stop.cost is not None:
+        cost += scenario.stop.cost  # nobody knows what was billed
+    return Spent(cost, requests)
 
 
 _WRONG = 2
 
 
-def _measured(document: Document, folder: Path) -> None:
-    """Raise Unmeasured where a run says nothing on the target."""
-    if document.status != "finished":
-        why = document.reason or document.status
-        raise Unmeasured(f"{folder.name} did not come to its end: {why}")
-    if not document.validity.valid:
-        raise Unmeasured(
-            f"{folder.name} is invalid, so it says nothing on {document.target}: {'; '.join(document.validity.reasons)}"
-        )
+def _valid(made: Recordings) -> Side:
+    """Leave out what is invalid; raises Unmeasured where nothing is left, or where a run did not come to its end."""
+    left_out = {}
+    for folder, document in made:
+        if document.status != "finished":
+            raise Unmeasured(f"{folder.name} did not come to its end: {document.reason or document.status}")
+        if not document.validity.valid:
+            why = "; ".join(document.validity.reasons)
+            left_out[folder] = f"{folder.name} is invalid, so it says nothing on {document.target}: {why}"
+    folders = tuple(folder for folder, _ in made if folder not in left_out)
+    if left_out and not folders:
+        raise Unmeasured("\n".join(left_out.values()))
+    return Side(folders, left_out=tuple(left_out.values()))
 
 
 def _where(scenario: Scenario) -> str:

@@ -45,7 +45,7 @@ class Session:
         except R1perfError as error:
             raise pytest.UsageError(str(error)) from error
         self.runs = Runs(self.options, self.sources, Shown(config))
-        self.judge = Judge(self.options.inconclusive, lambda: (one.promise for one in self.asked))
+        self.judge = Judge(self.options.inconclusive)
         if not self._worker:
             config.pluginmanager.register(reporting.Reporter(config, self.options), "r1perf-report")
 

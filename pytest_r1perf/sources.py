@@ -235,5 +235,9 @@ def _flat(path: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _toml(value: Any) -> str:
-    """Write a value as TOML: of plain ones that is JSON."""
+    """Write a value as TOML: that is JSON, but for tables."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)

@@ -26,11 +26,15 @@ SCENARIO = {
 
 def archive(
     folder: Path, *, name: str = "chat", target: str = "vllm", n: int = 200, slow: int = 0, failed: int = 0,
-    ttft_ms: int = 100, clauses: tuple[str, ...] = (),
+    ttft_ms: int = 100, clauses: tuple[str, ...] = (), confidence: float = 0.95,
 ) -> Path:  # fmt: skip
     """Write the archive of a run of `n` requests, evenly spread: `slow` of them miss 800 ms, `failed` end with a 500."""
     folder.mkdir(parents=True)
-    raw = SCENARIO | {"name": name, "target": SCENARIO["target"] | {"name": target}, "sla": {"clauses": list(clauses)}}
+    raw = SCENARIO | {
+        "name": name,
+        "target": SCENARIO["target"] | {"name": target},
+        "sla": {"clauses": list(clauses), "confidence": confidence},
+    }
     stages = (
         Stage(0, "main", 0, SECONDS * S, judged=True, says="poisson 5/s"),
         Stage(1, "drain", SECONDS * S, None, judged=False, says="drain"),

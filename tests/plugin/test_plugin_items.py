@@ -146,6 +146,17 @@ def test_body(r1_run): assert r1_run.document.counts["ok"] == 200
     project.judge().assert_outcomes(passed=6)
 
 
+def test_a_scenario_s_own_confidence_holds_for_its_own_clauses(project):
+    project.record(n=75, clauses=("p95(ttft) < 800ms",), confidence=0.99)
+    project.tests("""
+@pytest.mark.r1_recorded("runs/one")
+@pytest.mark.r1_sla()
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+def test_it(): ...
+""")
+    assert project.verdicts() == {"test_it[p95(ttft)<800ms@99%]": "inconclusive", "test_it[p95(ttft)<800ms]": "pass"}
+
+
 def test_files_bring_clauses_too(project):
     project.record(slow=40)
     project.file("marker.toml", 'clauses = ["error_rate < 5%"]')

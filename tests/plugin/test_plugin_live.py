@@ -221,12 +221,13 @@ def test_a_budget_of_money_needs_prices(live):
     assert live.archives == []
 
 
-def test_runs_of_one_side_are_repeated_and_the_command_line_wins_over_the_marker(live):
-    live.tests(ONE.replace('duration="2s"', 'duration="30s", repeat=2'))
-    code, said = judged(live, "--r1-set", "duration=2s")
-    assert code == 0, said
+def test_runs_of_one_side_are_repeated_as_far_as_the_budget_goes_and_the_command_line_wins_over_the_marker(live):
+    live.tests(ONE.replace('duration="2s"', 'duration="30s", repeat=3'))
+    code, said = judged(live, "--r1-set", "duration=2s", "--r1-max-requests", "80")
     assert [len(requests(folder)) for folder in live.archives] == [40, 40]
-    assert "run 2 of 2" in said
+    assert "run 2 of 3" in said
+    assert code == 1, said  # two runs pass, and the third was not paid for
+    assert "?     p90(ttft) < 5s  --r1-max-requests: 80 requests are sent, so nothing more was" in said
 
 
 def test_failing_fast_ends_a_load_whose_clause_cannot_pass_any_more(live):

@@ -1,6 +1,8 @@
 import argparse
+import re
 
 import pytest
+from services import ROOT
 
 from pytest_r1perf.options import money, positive
 
@@ -56,6 +58,20 @@ def test_help_names_every_option_and_key(project):
                  "--r1-max-requests", "--r1-fail-fast", "r1_inconclusive", "r1_runs", "r1_targets", "r1_max_cost",
                  "r1_max_requests"):  # fmt: skip
         assert f"{name}" in text
+
+
+def test_every_option_key_marker_and_fixture_is_in_the_docs(project):
+    page = (ROOT / "docs" / "pytest.md").read_text()
+    text = project.run("--help").stdout.str() + project.run("--markers").stdout.str() + project.run("--fixtures").stdout.str()
+    names = set(re.findall(r"--r1-[a-z-]+|\br1_[a-z_]+", text)) - {"r1_run --", "r1_target --"}
+    assert len(names) >= 18
+    assert sorted(name for name in names if f"`{name}" not in page) == []
+
+
+def test_without_a_terminal_reporter_verdicts_still_decide(project):
+    project.record(slow=40)
+    project.tests('@pytest.mark.r1_recorded("runs/one")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_it(): ...')
+    assert project.judge("-p", "no:terminal").ret == 1
 
 
 def test_markers_are_listed(project):

@@ -149,6 +149,20 @@ def test_of_several_runs_of_one_side_the_worst_counts(project):
     assert project.verdicts() == {"test_it[p95(ttft)<800ms]": "fail"}
 
 
+def test_an_invalid_run_of_several_is_left_out_and_said(project):
+    for number, slow in enumerate((0, 40)):
+        project.record(f"a{number}", slow=slow)
+    change(project.path / "runs" / "a1", validity={"valid": False, "reasons": ["requests were sent late"]})
+    project.tests('@pytest.mark.r1_recorded("runs")' + ONE)
+    result = project.judge("--r1-json", "out.json")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["ok    p95(ttft) < 800ms*; 1 invalid run left out"])
+    notes = project.json("out.json")["verdicts"][0]["verdict"]["notes"]
+    assert notes[-1] == "left out: a1 is invalid, so it says nothing on vllm: requests were sent late"
+    change(project.path / "runs" / "a0", validity={"valid": False, "reasons": ["requests were sent late"]})
+    project.judge().assert_outcomes(errors=1)
+
+
 def test_an_archive_is_read_once_for_all_clauses(project, monkeypatch):
     project.record()
     clauses = ", ".join(f'"p{n}(ttft) < 800ms"' for n in range(50, 96))
