@@ -200,7 +200,13 @@ def test_gpu_hours_are_not_parted_between_workloads() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["p95(ttft){workload=chat, target=staging} < 10s during steady", "p95(e2e) < 10m", "p5(ttft) >= 11s", "p95(tpot) < 90s", "accuracy >= 70%"],
+    [
+        "p95(ttft){workload=chat, target=staging} < 10s during steady",
+        "p95(e2e) < 10m",
+        "p5(ttft) >= 11s",
+        "p95(tpot) < 90s",
+        "accuracy >= 70%",
+    ],
 )
 def test_accepts_what_the_run_has(text: str) -> None:
     assert parse(text, SCOPE) == parse(text)
