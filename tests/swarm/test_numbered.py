@@ -64,6 +64,9 @@ def test_what_is_not_acknowledged_is_repeated_and_nothing_else():
     pair.now_ns = RESEND_NS
     pair.a.tick()
     assert pair.to_b == [Frame("r", 1, 0, b"1")]
+    pair.now_ns += RESEND_NS - 1
+    pair.a.tick()
+    assert len(pair.to_b) == 1, "once in so long"
     pair.b.take(pair.to_b.pop())
     pair.b.tick()
     assert pair.to_a == [Frame("r", 0, 1, b"")]
@@ -125,6 +128,7 @@ def test_whatever_the_way_does_each_message_arrives_once_and_in_order(steps):
     assert got[True] + rest_b == sent[True]
     assert pair.a.settled
     assert pair.b.settled
+    assert not pair.a._early | pair.b._early, "what came twice is not kept"
 
 
 @pytest.mark.parametrize("number", [0, 1])
