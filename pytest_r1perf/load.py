@@ -18,7 +18,7 @@ from pytest_r1perf.messages import Done, Note, Order, Progress, Said
 from r1perf import clock
 from r1perf.errors import R1perfError
 from r1perf.launch.run import run
-from r1perf.report import live_line
+from r1perf.report import live_line, window_s
 from r1perf.scenario import load
 from r1perf.summary import Summary
 
@@ -28,8 +28,8 @@ LINE_NS = 1_000_000_000
 class _View:
     """Tell the test process what a terminal would show, once a second."""
 
-    def __init__(self, out: BinaryIO, total_s: float | None) -> None:
-        self._out, self._total_s = out, total_s
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
         self._due_ns = 0
 
     def note(self, sentence: str) -> None:
@@ -39,7 +39,7 @@ class _View:
         now_ns = clock.monotonic_ns()
         if summary.elapsed_ns and now_ns >= self._due_ns:
             self._due_ns = now_ns + LINE_NS
-            say(self._out, Progress(f"{phase} | {live_line(summary, self._total_s)}"))
+            say(self._out, Progress(f"{phase} | {live_line(summary, window_s(summary))}"))
 
 
 def say(out: BinaryIO, message: Said) -> None:
@@ -72,8 +72,7 @@ def carried_out(order: Order, out: BinaryIO) -> Done:
     """Carry an order out, telling how it goes; return how it ended."""
     try:
         scenario = load(order.scenario)
-        total_s = None if scenario.duration is None else scenario.duration / 1e9
-        ran = run(scenario, base=Path(order.base), runs=Path(order.runs), view=_View(out, total_s), workers=order.workers)
+        ran = run(scenario, base=Path(order.base), runs=Path(order.runs), view=_View(out), workers=order.workers)
     except R1perfError as error:
         return Done(2, str(error), None)
     return Done(ran.verdict.code, ran.verdict.sentence, None if ran.folder is None else str(ran.folder))

@@ -5,7 +5,7 @@ from rich.live import Live
 from rich.text import Text
 
 from r1perf import clock
-from r1perf.report import live_block, live_line
+from r1perf.report import live_block, live_line, window_s
 from r1perf.summary import Summary
 
 REDRAW_NS = 500_000_000
@@ -40,7 +40,7 @@ class Lines(Quiet):
         """Print a line where it is time for one."""
         if summary.elapsed_ns and clock.monotonic_ns() >= self._due_ns:
             self._due_ns = clock.monotonic_ns() + LINE_NS
-            self._console.print(Text(f"{phase} | {live_line(summary, _window_s(summary))}"), soft_wrap=True)
+            self._console.print(Text(f"{phase} | {live_line(summary, window_s(summary))}"), soft_wrap=True)
 
 
 class Block(Quiet):
@@ -57,18 +57,12 @@ class Block(Quiet):
         """Redraw where it is time to."""
         if clock.monotonic_ns() >= self._due_ns:
             self._due_ns = clock.monotonic_ns() + REDRAW_NS
-            self._live.update(live_block(summary, _window_s(summary)), refresh=True)
+            self._live.update(live_block(summary, window_s(summary)), refresh=True)
 
     def close(self) -> None:
         """Take the block away: the tables follow."""
         self._live.update("", refresh=True)
         self._live.stop()
-
-
-def _window_s(summary: Summary) -> float | None:
-    """Return how long arrivals go on, warmup and cooldown included; None where requests end them."""
-    drain = summary.run.stages[-1]
-    return None if drain.follows is not None else drain.start_ns / 1e9
 
 
 def view(console: Console, *, quiet: bool) -> Quiet:

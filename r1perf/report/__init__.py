@@ -5,9 +5,9 @@ run's archive, or rebuilds it where the run never came to its end.
 """
 
 from r1perf.report.json import render_json
-from r1perf.report.live import live_block, live_line
+from r1perf.report.live import live_block, live_line, window_s
 from r1perf.report.terminal import print_report
 from r1perf.report.verdicts import print_verdicts
 from r1perf.summary import load
 
-__all__ = ["live_block", "live_line", "load", "print_report", "print_verdicts", "render_json"]
+__all__ = ["live_block", "live_line", "load", "print_report", "print_verdicts", "render_json", "window_s"]

@@ -30,6 +30,12 @@ def live_block(summary: Summary, total_s: float | None = None) -> Group:
     return Group(*lines)
 
 
+def window_s(summary: Summary) -> float | None:
+    """Return how long arrivals go on, warmup and cooldown included; None where requests end them."""
+    drain = summary.run.stages[-1]
+    return None if drain.follows is not None else drain.start_ns / 1e9
+
+
 def live_line(summary: Summary, total_s: float | None = None) -> str:
     """Say the present in one line, for logs."""
     now = recent(summary)
