@@ -23,17 +23,12 @@ class Seats:
         self._loop = loop
         self._seats: list[Seat] = []
         self._taken = 0
-        self._closed = False
         self._beyond: Callable[[int, Seat], None] | None = None
 
     def seat(self, n: int) -> Seat:
         """Return the n-th seat, taken or not."""
         while len(self._seats) <= n:
-            seat = Seat(self._loop)
-            self._seats.append(seat)
-            if self._closed:
-                seat.taken.set()
-                seat.left.set()
+            self._seats.append(Seat(self._loop))
         return self._seats[n]
 
     def join(self) -> Callable[[], None]:
@@ -53,8 +48,7 @@ class Seats:
             beyond(n, self._seats[n])
 
     def close(self) -> None:
-        """Let everybody leave, and nobody stay who comes."""
-        self._closed = True
+        """Let everybody leave, those too who have not come."""
         for seat in self._seats:
             seat.taken.set()
             seat.left.set()

@@ -25,12 +25,14 @@ from r1perf.workload import Workload
 class Ran:
     """One worker's traffic; `meanwhile(ran)` is a task beside it, which may `sleep` until ms after t0."""
 
-    def __init__(self, arrivals, meanwhile, *, seats=False, shard=(0, 1), service_ms=10, talks=None, **planned):
+    def __init__(self, arrivals, meanwhile, *, seats=False, early=0, shard=(0, 1), service_ms=10, talks=None, **planned):
         self.loop = loop = SimLoop(start_ns=T0)
         self.results = []
         self.plan = plan({"w": Share(1.0, None, 1.0)}, arrivals, seed=1, **planned).shard(*shard)
         self.client = FakeClient(loop, service_ms)
         self.seats = Seats(loop) if seats else None
+        for _ in range(early):
+            self.seats.join()
         target = Target(url="http://x/v1", model="m")
         source = WorkloadSource(Workload(dataset=Prompts(prompts=("x",))), talks or Talks(), target)
         self.recorder = Recorder("0", self.plan.stages, T0, S)
@@ -134,6 +136,18 @@ def test_a_halt_before_the_change_begins_leaves_it_out():
     assert ran.ended_ms == 1000
 
 
+def test_a_change_before_the_planned_requests_are_used_up_begins_no_drain():
+    def change(ran):
+        ran.sleep(500)
+        ran.traffic.live(1, 10.0, S)
+        ran.sleep(3000)
+        ran.traffic.halt()
+
+    ran = Ran(constant(), change, requests=100)
+    assert ran.snapshot.ended == [(0, S), (2, 3 * S)]
+    assert set(ran.stages()) == {"constant", "live-1"}
+
+
 def test_a_rebuilt_run_has_the_stages_that_were_set_by_hand(tmp_path):
     def change(ran):
         ran.sleep(900)
@@ -211,6 +225,11 @@ def test_sessions_beyond_the_planned_ones_have_items_of_their_own():
     assert len({result.item for result in ran.results}) == len(ran.results)
     at_once = max(sum(r.scheduled_ns <= at < r.done_ns for r in ran.results) for at in range(T0, T0 + S, 10 * MS))
     assert at_once == 5
+
+
+def test_those_who_have_joined_before_the_run_begins_are_there(tmp_path):
+    ran = Ran(closed(2), lambda ran: None, seats=True, early=5, service_ms=100, duration=Duration.seconds(1))
+    assert sum(r.scheduled_ns <= T0 + 500 * MS < r.done_ns for r in ran.results) == 5
 
 
 def test_those_who_join_at_once_begin_one_after_the_other():

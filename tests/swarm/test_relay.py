@@ -146,6 +146,7 @@ def test_an_interrupt_drains_and_a_second_one_cuts(tmp_path):
     chaos = Chaos(tmp_path, 2, seconds=30.0, service_ms=60_000, meanwhile=interrupt)
     assert chaos.verdict.code == 130
     assert set(counts(chaos)) == {"scheduled", "cancelled", "in_flight"}
+    assert all(part.halted for part in chaos.parts.values())
     assert counts(chaos)["scheduled"] == counts(chaos)["cancelled"] == len(chaos.sent)
 
 

@@ -102,6 +102,7 @@ class Pings:
 
     def __init__(self, loop, **clients):
         self.loop, self.clients, self.roster = loop, clients, None
+        self.count = self.slow = 0  # which ping takes its time on the way there
 
     def __call__(self, client_id, message):
         if client_id in self.clients:
@@ -109,6 +110,9 @@ class Pings:
 
     def answer(self, client_id, message):
         skew_ns, there_ns, back_ns = self.clients[client_id]
+        self.count += 1
+        if self.count == self.slow:
+            there_ns += 300 * MS
         self.loop.sleep_until(self.loop.now_ns() + there_ns)
         shown_ns = self.loop.now_ns() + skew_ns
         self.loop.sleep_until(self.loop.now_ns() + back_ns)
@@ -130,6 +134,13 @@ def test_clocks_are_measured_to_half_the_difference_of_the_ways(monkeypatch):
     crew = loop.run(roster.crew, ["x_2", "x_1"])
     assert [(mate.name, mate.client_id, mate.here) for mate in crew] == [("0", "x_1", True), ("1", "x_2", False)]
     assert [mate.clock_offset_ns for mate in crew] == [0, -3 * S - MS]
+
+
+@pytest.mark.parametrize("slow", [1, 3, 5])
+def test_the_quickest_ping_counts(monkeypatch, slow):
+    loop, roster = roster_of(monkeypatch, x_1=(7 * S, MS, MS))
+    roster._tell.slow = slow
+    assert loop.run(roster.crew, ["x_1"])[0].clock_offset_ns == 7 * S
 
 
 def test_a_worker_that_answers_no_ping_has_no_offset_and_takes_no_forever(monkeypatch):
