@@ -79,10 +79,10 @@ class InfluxDb:
         if self._service is not None:
             self._service.stop()
 
-    def bucket(self) -> str:
-        """Make a bucket that no other test has, and return its name."""
+    def bucket(self, name: str = "") -> str:
+        """Make a bucket and return its name; left out, it is one that no other test has."""
         self._buckets += 1
-        name = f"tests-{os.getpid()}-{self._buckets}"
+        name = name or f"tests-{os.getpid()}-{self._buckets}"
         if self.major == 1:
             self.influxql(f'CREATE DATABASE "{name}"', post=True)
             return f"{name}/autogen"

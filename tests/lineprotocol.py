@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from r1perf.sinks.influxdb.server import Row
+from r1perf.summary import Document
 
 _TAG = re.compile(r"((?:[^,= \\]|\\.)+)=((?:[^,= \\]|\\.)+)")
 _FIELD = re.compile(r'((?:[^,= \\]|\\.)+)=("(?:[^"\\]|\\.)*"|[^, ]+)(,?)', re.DOTALL)
@@ -76,3 +77,18 @@ class FakeBucket:
             ),
             key=lambda row: row.time_ms,
         )
+
+
+def differences(got: Document, wanted: Document) -> list[str]:
+    """Say where two documents differ, in few words: comparing them whole makes pytest lay out a megabyte."""
+    if got == wanted:
+        return []
+    found = []
+    for name in Document.__struct_fields__:
+        left, right = getattr(got, name), getattr(wanted, name)
+        if left == right:
+            continue
+        if isinstance(left, list) and len(left) == len(right):
+            left, right = next((a, b) for a, b in zip(left, right, strict=True) if a != b)
+        found.append(f"{name}: {str(left)[:400]} instead of {str(right)[:400]}")
+    return found

@@ -96,7 +96,7 @@ def read(bucket: Bucket, found: Found, part: Part) -> Document:
         summary.merge(snapshot)
     for row in counters:
         for stage, offset_ns in _pairs(row.fields.get("stages_ended", "")).items():
-            if offset_ns <= summary.elapsed_ns:
+            if covered.end_ns is None or offset_ns <= summary.elapsed_ns:  # a part does not know what ends behind it
                 summary.ended[stage] = max(offset_ns, summary.ended.get(stage, 0))
     return _document(summary, found, part, _in_flight(wanted))
 
