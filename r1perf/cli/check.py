@@ -1,5 +1,6 @@
 """`r1perf check`: validate a scenario and print its plan without sending anything."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from r1perf.cli.pace import SETTLES, pace
 from r1perf.preflight import api_key
 from r1perf.providers.registry import check_length
 from r1perf.scenario import Scenario, folder, simulated
+from r1perf.sinks.influxdb import settings
 from r1perf.sla import foresee, terms
 from r1perf.sla.foresight import warning
 from r1perf.sla.wording import percent
@@ -27,6 +29,7 @@ def command(source: str, **laid: Any) -> None:
     """
     scenario = read(source, **laid)
     api_key(scenario.target)
+    settings(scenario.sinks.influxdb, os.environ)
     base = folder(source)
     items = scenario.items(base)
     for loaded in items.values():

@@ -370,10 +370,11 @@ def test_a_body_that_is_too_large_is_halved_until_it_goes_through(make):
 
 
 def test_a_crash_while_a_spool_is_emptied_can_only_send_points_again(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "RECLAIM", 0)
+    monkeypatch.setattr(module, "RECLAIM", 6)
     seen, real = [], os.ftruncate
     monkeypatch.setattr(module.os, "ftruncate", lambda fd, size: (seen.append(read_state(tmp_path).offset), real(fd, size)))
     spool = make()
-    spool.append(b"a 1\n")
-    drained(spool)
+    for line in (b"a 1\n", b"b 2\n"):
+        spool.append(line)
+        drained(spool)
     assert seen == [0], "the offset goes first: the other way round what comes next would be skipped"

@@ -637,10 +637,11 @@ def test_data_outlives_a_restart_and_where_flux_is_off_influxql_is_used(own, vir
 )
 def test_wrong_settings_are_said_before_the_run(influxdb2, tmp_path, sets, environ, says):
     words = [word for each in sets for word in ("--set", each)]
-    done = r1perf(influxdb2, "b", "run", "smoke", "--runs", tmp_path / "runs", *words, **environ)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    for command in (["run", "smoke", "--runs", tmp_path / "runs"], ["check", "smoke"]):
+        done = r1perf(influxdb2, "b", *command, *words, **environ)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
 
 
