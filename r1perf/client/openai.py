@@ -33,6 +33,7 @@ from r1perf.providers.registry import address
 from r1perf.providers.says import shorten, unread
 from r1perf.result import Outcome, Stream
 from r1perf.target import Call, Target
+from r1perf.transport.origin import is_loopback, parse_origin
 
 if TYPE_CHECKING:
     import httpx2
@@ -126,9 +127,13 @@ def open_openai(
         headers["Accept-Encoding"] = "identity"  # a compressor may hold chunks back; the fast engine asks for the same
     seconds = target.timeouts.total / 1e9
     timeout = httpx2.Timeout(seconds, connect=min(target.timeouts.connect / 1e9, seconds), pool=None)
+    origin = parse_origin(target.url)
+    # As in the fast engine, no proxy of the environment for this machine itself: a more precise pattern wins.
+    direct = {f"all://{origin.address.rpartition(':')[0]}": None} if is_loopback(origin.host) else None
     http_client = httpx2.Client(
         verify=target.verify_tls,
         transport=transport,
+        mounts=direct,
         timeout=timeout,
         follow_redirects=False,
         event_hooks={"response": [_note_head]},

@@ -1,6 +1,7 @@
 """Where requests go: the origin of a URL, and the proxy that the environment puts before it."""
 
 import base64
+import ipaddress
 import urllib.request
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -69,8 +70,11 @@ def parse_origin(url: str) -> Origin:
 def proxy_for(origin: Origin) -> Proxy | None:
     """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY (or their lower case) ask for, or None.
 
-    Raises TargetError for a proxy that is not spoken to over plain HTTP.
+    This machine itself is never asked through one: the proxy would ask another machine. Raises TargetError for a proxy that
+    is not spoken to over plain HTTP.
     """
+    if is_loopback(origin.host):
+        return None
     proxies = urllib.request.getproxies()
     url = proxies.get(origin.scheme) or proxies.get("all")
     if not url or urllib.request.proxy_bypass(origin.address):
@@ -93,6 +97,14 @@ def proxy_for(origin: Origin) -> Proxy | None:
         return Proxy(host, port or 80)
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return Proxy(host, port or 80, "Basic " + base64.b64encode(user.encode()).decode("ascii"))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine: localhost, 127.0.0.0/8 or ::1."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _bracketed(host: str) -> str:

@@ -257,6 +257,20 @@ def test_no_key_is_no_authorization(monkeypatch):
     assert transport.requests[0].headers["authorization"] == "Bearer mine"
 
 
+@pytest.mark.parametrize(
+    ("host", "pool"),
+    [("127.0.0.1:8000", "ConnectionPool"), ("[::1]:8000", "ConnectionPool"), ("localhost", "ConnectionPool"), ("h", "HTTPProxy")],
+)
+def test_this_machine_is_never_asked_through_a_proxy(monkeypatch, host, pool):
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    where = Target(url=f"http://{host}/v1", model="m", provider="openai")
+    client = open_openai(SimLoop(), where, choose(where))
+    used = client._sdk._client._transport_for_url(httpx2.URL(where.url))
+    assert type(used._pool).__name__ == pool
+    client.close()
+
+
 def test_without_the_sdk_it_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UsageError, match=r'needs the openai package.*pip install "r1perf\[openai\]"'):
