@@ -3,6 +3,7 @@
 import datetime
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,12 +16,15 @@ from r1perf.workload import Workload
 
 T = TypeVar("T")
 
+MOST = 2**53 - 1
+"""The largest whole number that every reader of JSON takes as it is (RFC 8259, 6)."""
+
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 def decode(raw: dict[str, Any]) -> Scenario:
     """Check the types of everything and build the structs; raises ScenarioError. Rules over several keys are `validate`'s."""
-    _json_only(raw, "")
+    _in_range(raw)
     target = _table(raw, "target")
     url = target.get("url", DEFAULT_URL)
     if isinstance(url, str) and url.startswith(SIMULATED):
@@ -31,6 +35,7 @@ def decode(raw: dict[str, Any]) -> Scenario:
             raise ScenarioError(f"workload.{name}", "is not a name: names match [a-z0-9][a-z0-9_-]*")
         workloads[name] = convert(table, Workload, f"workload.{name}")
     scenario = convert(raw | {"target": target, "workload": {}}, Scenario, "")
+    _no_dates(raw)
     return msgspec.structs.replace(scenario, workload=workloads)
 
 
@@ -56,6 +61,8 @@ def _unit(kind: type, value: Any) -> Any:
         parsed = kind.parse(value)
         if kind is Tokens and parsed < 1:
             raise ValueError(f'must be at least 1, not "{value}"')
+        if kind is Tokens and parsed > MOST:
+            raise ValueError(f'must be at most {MOST}, not "{value}"')
         return parsed
     raise NotImplementedError(kind)
 
@@ -71,15 +78,28 @@ def _table(raw: dict[str, Any], key: str) -> dict[str, Any]:
     return table
 
 
-def _json_only(value: Any, path: str) -> None:
-    """Refuse what TOML has and JSON has not: dates and times, inf and nan."""
+def _in_range(raw: Any) -> None:
+    """Refuse numbers that JSON has not, inf and nan, and whole ones that its readers would round."""
+    for path, value in _leaves(raw, ""):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ScenarioError(path, f"must be a finite number, not {value}")
+        if isinstance(value, int) and abs(value) > MOST:
+            raise ScenarioError(path, f"must be a whole number from -{MOST} to {MOST}, not {value}")
+
+
+def _no_dates(raw: Any) -> None:
+    """Refuse dates and times where the types let anything pass: JSON has none."""
+    for path, value in _leaves(raw, ""):
+        if isinstance(value, (datetime.date, datetime.time)):
+            raise ScenarioError(path, f'dates cannot be sent as JSON; write it as a text: "{value.isoformat()}"')
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            _json_only(inner, f"{path}.{key}" if path else key)
+            yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _json_only(inner, f"{path}[{index}]")
-    elif isinstance(value, (datetime.date, datetime.time)):
-        raise ScenarioError(path, f'dates cannot be sent as JSON; write it as a text: "{value.isoformat()}"')
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ScenarioError(path, f"must be a finite number, not {value}")
+            yield from _leaves(inner, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -21,7 +21,7 @@ _TYPE = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _BOUNDS = {">=": "at least", ">": "greater than", "<=": "at most", "<": "less than"}
 _TYPES = {
     "object": "a table", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",
-    "bool": "true or false", "null": "nothing",
+    "bool": "true or false", "null": "nothing", "date": "a date", "datetime": "a date", "time": "a time of day",
 }  # fmt: skip
 
 

@@ -88,6 +88,17 @@ TYPES = [
     ("weight-inf", ("dataset =", "weight = inf\ndataset ="), "`workload.chat.weight`: must be a finite number, not inf"),
     ("date", ('model = "m"', 'model = "m"\nextra_body = { a = [2026-11-30] }'),
      '`target.extra_body.a[0]`: dates cannot be sent as JSON; write it as a text: "2026-11-30"'),
+    ("date-for-number", ('name = "x"', 'name = "x"\nrequests = 2024-01-01'), "`requests`: must be a whole number, not a date"),
+    ("date-for-text", ('"x"', "2024-01-01"), "`name`: must be a text, not a date"),
+    ("date-for-duration", ('"5m"', "2024-01-01"), f"`duration`: 2024-01-01 is not {TIME}"),
+    ("tokens-large", ("dataset =", "max_tokens = 99999999999999999999\ndataset ="),
+     "`workload.chat.max_tokens`: must be a whole number from -9007199254740991 to 9007199254740991, not 99999999999999999999"),
+    ("tokens-large-text", ("dataset =", 'max_tokens = "9999999999999M"\ndataset ='),
+     '`workload.chat.max_tokens`: must be at most 9007199254740991, not "9999999999999M"'),
+    ("seed-large", ('name = "x"', 'name = "x"\nseed = 9007199254740992'),
+     "`seed`: must be a whole number from -9007199254740991 to 9007199254740991, not 9007199254740992"),
+    ("extra-body-large", ('model = "m"', 'model = "m"\nextra_body = { a = [-9007199254740992] }'),
+     "`target.extra_body.a[0]`: must be a whole number from -9007199254740991 to 9007199254740991, not -9007199254740992"),
     ("no-model", ('model = "m"', ""), "`target.model`: is missing"),
 ]  # fmt: skip
 
