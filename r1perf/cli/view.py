@@ -69,4 +69,5 @@ def view(console: Console, *, quiet: bool) -> Quiet:
     """Choose what suits the place where the output goes."""
     if quiet:
         return Quiet(console)
-    return Block(console) if console.is_terminal else Lines(console)
+    # A dumb terminal cannot redraw: it would show nothing until the end.
+    return Block(console) if console.is_terminal and not console.is_dumb_terminal else Lines(console)
