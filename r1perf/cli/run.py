@@ -37,7 +37,10 @@ from r1perf.sla import read_verdicts, runs_in
     help="A run, or a folder of runs, that clauses with `baseline` are held against.",
 )  # fmt: skip
 @click.option("--fail-fast", is_flag=True, help="End the run as soon as a clause cannot pass any more.")
-@click.option("--json", "as_json", is_flag=True, help="Print run.json on standard output, and nothing else there.")
+@click.option(
+    "--json", "as_json", is_flag=True,
+    help="Print run.json on standard output, and nothing else there; with --repeat over 1, a JSON array of one for each run.",
+)  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Print the archive's path only.")
 def command(
     source: str,
@@ -75,7 +78,9 @@ def command(
         made = [against(ran, held, _folders(made)) for ran in made]
         if not as_json and not quiet:
             _tell_side(made)
-    if repeat > 1 and not as_json:
+    if as_json:
+        click.echo(_as_json(made, array=repeat > 1), nl=False)
+    elif repeat > 1:
         click.echo(str(runs))
     return worst([ran.verdict.code for ran in made])
 
@@ -118,14 +123,20 @@ def _run(carry_out: _CarryOut, scenario: Scenario, base: Path, runs: Path, *, pl
 def _tell(ran: Ran, *, as_json: bool, quiet: bool) -> None:
     """Print what came of a run; the archive's path stands last."""
     document, sentence = ran.verdict.document, ran.verdict.sentence
-    if document is not None and as_json:
-        click.echo(render_json(document), nl=False)
-    elif document is not None and not quiet:
+    if document is not None and not as_json and not quiet:
         print_report(document, Console())
     if sentence is not None:
         click.echo(f"r1perf: {sentence}", err=True)
     if ran.folder is not None and not as_json:
         click.echo(str(ran.folder))
+
+
+def _as_json(made: list[Ran], *, array: bool) -> str:
+    """Return what --json prints: the document of the only run, or an array, however many of its runs were made."""
+    documents = [render_json(ran.verdict.document) for ran in made if ran.verdict.document is not None]
+    if not array:
+        return "".join(documents)
+    return "[\n" + ",\n".join(text.rstrip("\n") for text in documents) + "\n]\n"
 
 
 def _tell_side(made: list[Ran]) -> None:

@@ -168,6 +168,14 @@ def test_repeat_makes_a_folder_of_archives(start):
     assert all((folder / "run.json").exists() for folder in folders)
 
 
+def test_repeat_prints_one_json_array(start):
+    run = start("--duration", "1s", "--repeat", "2", "--json")
+    run.wait()
+    kept = [json.loads(path.read_text()) for path in sorted(run.runs.rglob("run.json"), key=lambda path: path.parent.name)]
+    assert len(kept) == 2
+    assert json.loads(run.stdout) == kept
+
+
 def test_ctrl_c_once_drains_and_completes_the_archive(start):
     run = start()
     run.until(5)
@@ -263,7 +271,49 @@ def test_a_full_disk_is_one_sentence_and_ends_the_run_in_order(start):
     assert run.document["status"] == "failed"
 
 
+def test_a_lost_simulated_endpoint_is_told_and_ends_the_run(start):
+    run = start()
+    run.until(5)
+    endpoint = next(
+        int(pid.name) for pid in Path("/proc").glob("[0-9]*")
+        if (pid / "cmdline").exists() and b"r1perf.simulator" in (pid / "cmdline").read_bytes()
+        and int((pid / "stat").read_text().rpartition(")")[2].split()[1]) == run.process.pid
+    )  # fmt: skip
+    os.kill(endpoint, signal.SIGKILL)
+    assert run.wait() == 3
+    assert "r1perf: the simulated endpoint has ended" in run.stderr
+    consistent(run)
+
+
+def test_a_closed_terminal_ends_the_run_in_order(start):
+    run = start()
+    run.until(5)
+    run.process.send_signal(signal.SIGHUP)
+    assert run.wait() == 130
+    assert run.document["status"] == "interrupted"
+    consistent(run)
+
+
+def test_a_reader_that_goes_away_is_no_failure(tmp_path):
+    command = [*R1PERF, "check", "r1-mixed"]
+    reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    reader.stdout.close()
+    assert (reader.wait(30), reader.stderr.read()) == (0, b"")
+    reader.stderr.close()
+
+
+def test_output_that_cannot_be_written_is_one_sentence_and_no_broken_promise(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*R1PERF, "check", "r1-mixed"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "r1perf: the output cannot be written: No space left on device\n")
+
+
 BAD = [
+    pytest.param(
+        ["provider-probe", "--url", "simulate:tiny", "--workers", "2"],
+        "stage `eight` begins when the requests of stage `one` have ended, which several workers do not know of one another",
+        id="workers that cannot know",
+    ),
     pytest.param(["missing.toml"], "missing.toml: no such file", id="missing file"),
     pytest.param(["{broken}"], "is not TOML", id="broken TOML"),
     pytest.param(
