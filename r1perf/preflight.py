@@ -8,6 +8,7 @@ import msgspec
 from r1perf.errors import TargetError, TransportError, UsageError
 from r1perf.loop import Loop
 from r1perf.providers import Dialect
+from r1perf.providers.says import printable
 from r1perf.target import Target
 from r1perf.transport import HttpRequest, Transport
 from r1perf.transport.request import header_fault
@@ -123,7 +124,7 @@ def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key
     except msgspec.MsgspecError:
         return _unknown(f"{where}/models is not a list of models")
     if models and target.model not in models:
-        shown = ", ".join(models[:8]) + (", ..." if len(models) > 8 else "")
+        shown = printable(", ".join(models[:8])) + (", ..." if len(models) > 8 else "")
         return Served(models, (f"{where} does not list the model `{target.model}`; it lists {shown}",))
     return Served(models)
 

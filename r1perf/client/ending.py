@@ -10,6 +10,7 @@ import msgspec
 from r1perf import clock
 from r1perf.errors import TransportError
 from r1perf.providers import Facts
+from r1perf.providers.says import printable
 from r1perf.result import Outcome
 
 MESSAGE_CHARACTERS = 500
@@ -105,4 +106,7 @@ def _unfinished(ending: Ending, facts: Facts) -> str:
 
 
 def _short(text: str | None) -> str | None:
-    return text if text is None or len(text) <= MESSAGE_CHARACTERS else text[: MESSAGE_CHARACTERS - 1] + "…"
+    if text is None:
+        return None
+    text = printable(text)  # it may quote a header or the name of a model
+    return text if len(text) <= MESSAGE_CHARACTERS else text[: MESSAGE_CHARACTERS - 1] + "…"

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from r1perf.providers.says import printable
 from r1perf.result import Usage
 
 
@@ -50,7 +51,7 @@ def render(report: ProbeReport) -> list[str]:
     lines += [f'provider = "{report.provider}"', f'reasoning = "{report.reasoning}"']
     if report.warnings:
         lines += ["", *(f"warning: {warning}" for warning in report.warnings)]
-    return lines
+    return [printable(line) for line in lines]  # names of models are the server's
 
 
 def _models(report: ProbeReport) -> str:

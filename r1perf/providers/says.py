@@ -17,11 +17,20 @@ _KEY = re.compile(
 """What looks like a key: servers quote the one that they refuse."""
 
 
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it: control characters (C0 and C1, such as ESC), and what turns the text around it."""
+
+
+def printable(text: str) -> str:
+    """Put U+FFFD in place of what a terminal would obey instead of showing it."""
+    return _UNSHOWN.sub("\ufffd", text)
+
+
 def shorten(text: str, limit: int = SHORT) -> str:
-    """Make one line of a server's text, without markup and without anything that looks like a key."""
+    """Make one line of a server's text, without markup, control characters or anything that looks like a key."""
     if re.match(r"\s*<(!doctype|html|\?xml|head|body)", text, re.IGNORECASE):
         text = re.sub(r"(?is)<(script|style)\b.*?</\1>|<!--.*?-->|<[^>]*>", " ", text[:20_000])
-    text = _KEY.sub("[key]", " ".join(text[: 10 * limit].split()))
+    text = _KEY.sub("[key]", printable(" ".join(text[: 10 * limit].split())))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -52,7 +61,7 @@ def error_of(error: Any) -> tuple[str, str | None]:
     else:
         text, nested = error_of(inner)
         code = code if nested is None else nested
-    return shorten(text), None if code is None else str(code)[:60]
+    return shorten(text), None if code is None else printable(str(code)[:60])
 
 
 def _sentence(part: Any) -> str:

@@ -92,6 +92,10 @@ def test_messages_are_shortened():
     assert judge(WHOLE, Facts(error="x" * 500))[2] == "x" * 500
 
 
+def test_messages_command_no_terminal():
+    assert judge(WHOLE, Facts(error="\x1b[2J\u202eno\x9b"))[2] == "\ufffd[2J\ufffdno\ufffd"
+
+
 def test_a_transport_error_as_an_ending():
     assert failed(TransportError("timeout", "total", "too long")) == (Outcome.TIMEOUT, "total", "too long")
 

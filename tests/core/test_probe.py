@@ -93,6 +93,11 @@ def test_the_dialect_by_other_signs(where, pages, headers, found):
     assert (got.provider, got.provider_why) == found
 
 
+def test_names_command_no_terminal():
+    got = report(steady(), pages=Pages(("\x1b]0;x\x07m\u2066",)))
+    assert next(line for line in render(got) if line.startswith("models")) == "models          \ufffd]0;x\ufffdm\ufffd"
+
+
 def warned(got, word):
     return any(word in warning for warning in got.warnings)
 

@@ -299,6 +299,7 @@ def test_every_refusing_status_has_its_outcome(status, outcome):
         (b"\xff\xfe", "\ufffd\ufffd"),
         (b'{"error":{"message":"Incorrect API key provided: abcdef123. Get one"}}', "Incorrect API key provided: [key] Get one"),
         (b'{"error":"bad sk-proj-abcDEF123456 and Bearer eyJhb.x"}', "bad [key] and [key]"),
+        (b'{"error":"\\u001b[31mred\\u202e\\u009b, a\\nb"}', "\ufffd[31mred\ufffd\ufffd, a b"),
         (b"x" * 1000, "x" * 299 + "…"),
         (b"[" * 100_000, "[" * 299 + "…"),
     ],
