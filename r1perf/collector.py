@@ -46,6 +46,7 @@ class Order(msgspec.Struct, frozen=True):
     run_id: str
     environment: dict[str, Any]
     simulated: bool = False  # the target is the embedded simulated endpoint
+    lives: Callable[[], bool] | None = None  # tells whether that endpoint still runs
     lead_ns: int = LEAD_NS
     users: bool = False  # closed loop: sessions are started and ended by the workers' users, not by the plan
 

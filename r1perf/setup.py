@@ -19,6 +19,7 @@ from r1perf.datasets import Items, Told, silent
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.repeats import PROMPTS, repeats
 from r1perf.datasets.tokens import Calibration
+from r1perf.errors import UsageError
 from r1perf.loop import Loop
 from r1perf.messages import Assign
 from r1perf.preflight import api_key, preflight
@@ -76,6 +77,11 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
     key = api_key(target)
     items = _loaded(loop, scenario, assign, silent if assign.shard else told)
     plan = loop.offload(scenario.plan, items, Path(assign.base))
+    if assign.shards > 1 and (waits := next((stage for stage in plan.stages[:-1] if stage.follows is not None), None)):
+        raise UsageError(
+            f"stage `{waits.name}` begins when the requests of stage `{plan.stages[waits.follows or 0].name}` have ended, which several "
+            "workers do not know of one another: give the stages durations, or run with one worker"
+        )
     promised = terms(scenario, [(s.name, s.judged) for s in plan.stages], ungraded=[n for n in items if not _graded(items[n])])
     sources = {
         name: WorkloadSource(workload, items[name], target, simulated=assign.simulated)

@@ -178,7 +178,7 @@ class Traffic:
 
     def _open_chapter(self, follows: int) -> None:
         """Let the stages after one that has just ended count from now."""
-        now_ns = self._origins[follows] = self._loop.now_ns()
+        now_ns = self._origins[follows] = max(self._loop.now_ns(), self._origins[None])
         first = next(stage for stage in self._plan.stages if stage.follows == follows)
         self._recorder.begin(first.index, now_ns + first.start_ns)
 
@@ -313,6 +313,8 @@ class Traffic:
                     if not self._may_start(due_ns):
                         break
                     stage = self._recorder.timeline.at(due_ns)
+                if self.halted:  # between an arrival's start and its conversation's: it was never scheduled
+                    break
                 hold = self._budget.reserve(call)
                 if isinstance(hold, str):
                     self._limit(hold)

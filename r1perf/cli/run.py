@@ -58,7 +58,7 @@ def command(
     """Run SCENARIO: a file, the name of a shipped scenario (r1-mixed), or a kind of dataset (aime).
 
     Without a target's URL the embedded simulated endpoint is loaded. Every run leaves its archive in RUNS; Ctrl-C once
-    waits for what is in flight, twice stops at once, and the archive is complete either way.
+    waits up to 10 s for what is in flight, twice stops at once, and the archive is complete either way.
     """
     scenario = read(source, **laid)
     if fail_fast:

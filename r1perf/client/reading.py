@@ -14,6 +14,10 @@ from r1perf.result import Result, Stream, Usage
 _REASONING, _ANSWER = Kind.REASONING, Kind.ANSWER
 
 
+MOST_TOKENS = 2**53
+"""More tokens than this no answer has."""
+
+
 class Order(msgspec.Struct, frozen=True):
     """What a call asked for, as far as it decides what its response means."""
 
@@ -137,7 +141,13 @@ class Reading:
 
 
 def _usage(said: Usage | None, chunks: int) -> tuple[Usage, str | None]:
-    """Prefer the server's counts; without its count of output tokens take each streamed chunk for one token."""
+    """Prefer the server's counts; without its count of output tokens take each streamed chunk for one token.
+
+    A count that cannot be (negative, or beyond what a snapshot carries) is taken as not told: one odd answer must not end a run.
+    """
+    if said is not None:
+        told = msgspec.structs.asdict(said)
+        said = Usage(**{name: n if n is not None and 0 <= n <= MOST_TOKENS else None for name, n in told.items()})
     if said is not None and said.output_tokens is not None:
         return said, "server"
     if not chunks:

@@ -43,7 +43,7 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
     """Make a run's folder and order; a simulated target runs meanwhile."""
     settings(scenario.sinks.influxdb, os.environ)  # what is missing is said before there is a folder
     kind = simulated(scenario.target.url)
-    with nullcontext(scenario.target.url) if kind is None else simulator(*kind) as url:
+    with nullcontext((scenario.target.url, None)) if kind is None else simulator(*kind) as (url, lives):
         reached = scenario
         if kind is not None:
             name = scenario.target.name or f"simulated {kind[0]}"
@@ -57,6 +57,7 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
             run_id=f"{folder.name}-{secrets.token_hex(3)}",
             environment=environment(Path.cwd()),
             simulated=kind is not None,
+            lives=lives,
         )
 
 
@@ -93,19 +94,21 @@ def _collect(order: Order, count: int, view: View) -> Verdict:
                 collector.interrupt()
             for worker in collector.silent():
                 workers.kill(worker)
+            if order.lives is not None and not order.lives():
+                collector.stop("the simulated endpoint has ended")
             collector.tick()
         return collector.verdict
 
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying of them."""
+    """Collect SIGINT, SIGTERM and SIGHUP (a closed terminal) instead of dying of them."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield came
     finally:

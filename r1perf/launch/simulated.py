@@ -2,15 +2,15 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from r1perf.errors import UsageError
 
 
 @contextmanager
-def simulator(profile: str, options: dict[str, str]) -> Iterator[str]:
-    """Start one on a free port and give its URL (".../v1"); raises UsageError with its own sentence where it refuses."""
+def simulator(profile: str, options: dict[str, str]) -> Iterator[tuple[str, Callable[[], bool]]]:
+    """Start one on a free port and give its URL (".../v1") and whether it still lives; raises UsageError with its own sentence where it refuses."""
     arguments = [
         text for name, value in {"profile": profile, **options}.items() for text in (f"--{name.replace('_', '-')}", value)
     ]
@@ -31,7 +31,7 @@ def simulator(profile: str, options: dict[str, str]) -> Iterator[str]:
             if not said.startswith("listening on "):
                 last = process.stderr.read().strip().splitlines() or [f"it ended with exit code {process.wait()}"]
                 raise UsageError(f"the simulated endpoint cannot start: {last[-1].removeprefix('Error: ')}")
-            yield said.removeprefix("listening on ").strip()
+            yield said.removeprefix("listening on ").strip(), lambda: process.poll() is None
         finally:
             process.stdin.close()
             try:

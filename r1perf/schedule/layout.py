@@ -72,6 +72,10 @@ def lay_main(
         if length is None and count is None:
             raise ScenarioError(path, "needs an end: give `duration` or `requests`")
         if isinstance(process, Closed):
+            if draft.end_ns is None and length is not None and not last:
+                raise ScenarioError(
+                    path, "ends by duration after a stage that ends by requests: let all of them end by duration, or all by requests"
+                )
             _closed(draft, name, process, length, count, judged)
             continue
         if draft.end_ns is None:

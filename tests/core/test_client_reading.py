@@ -193,3 +193,19 @@ def test_a_whole_object_in_place_of_a_stream_is_not_streamed():
     reading.take(500, [answer("a")])
     got = result(reading, done_ns=501)
     assert (got.streamed, got.first_ns, got.last_ns, got.answer_chunks) == (False, None, 501, 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "usage", "source"),
+    [
+        (Usage(input_tokens=5, output_tokens=10**30), Usage(input_tokens=5, output_tokens=1), "chunks"),
+        (Usage(input_tokens=-1, output_tokens=7), Usage(output_tokens=7), "server"),
+        (Usage(input_tokens=2**53, output_tokens=0), Usage(input_tokens=2**53, output_tokens=0), "server"),
+    ],
+    ids=["beyond all bounds", "negative", "the largest"],
+)
+def test_a_count_that_cannot_be_was_not_told(said, usage, source):
+    reading = play([[answer("a")]])
+    ending = Ending(done_ns=900, outcome=None, reason=None, message=None, status=200, headers={}, head_ns=90, connect_ns=None, local_port=1)
+    result = reading.reply(TICKET, ending, Facts(finish_reason="stop", usage=said)).result
+    assert (result.usage, result.token_source) == (usage, source)

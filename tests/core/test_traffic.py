@@ -164,6 +164,13 @@ def test_halt_wakes_who_rests_and_drops_who_waits():
     assert ran.counters["abandoned_turns"] == 1
 
 
+def test_what_is_due_at_the_moment_of_the_halt_was_never_scheduled():
+    # At 300 ms an arrival is started, and in the same moment all is halted, before its conversation has begun.
+    ran = drive(constant(), duration=Duration.seconds(10), halt_ms=300)
+    assert ran.outcomes == {Outcome.OK: ran.counters["scheduled"]}
+    assert ran.counters["abandoned_turns"] == 0
+
+
 def test_cancel_cuts_what_is_in_flight():
     ran = drive(constant(), duration=Duration.seconds(10), client={"service_ms": 60_000}, halt_ms=250, cut_ms=400)
     assert ran.outcomes == {Outcome.CANCELLED: 3}
