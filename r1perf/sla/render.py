@@ -79,11 +79,15 @@ def _bounds(verdict: Verdict) -> str:
     if verdict.n_eff is not None:
         how.append(f"exact binomial, n_eff {verdict.n_eff:,.0f}")
     if verdict.clusters == "time":
-        times = "" if verdict.deff is None else f"deff {verdict.deff:.2g}, "
+        times = "" if verdict.deff is None else f"deff {_deff(verdict.deff)}, "
         how.append(f"{times}{verdict.batches} x {duration((verdict.batch_s or 0) * 1e9)} batches")
     elif verdict.clusters in _UNIT_OF:
-        how.append(f"deff {verdict.deff:.2g}, {verdict.batches:,} {verdict.clusters}")
+        how.append(f"deff {_deff(verdict.deff or 1)}, {verdict.batches:,} {verdict.clusters}")
     return f"{pair}  ({', '.join(how)})"
+
+
+def _deff(deff: float) -> str:
+    return f"{deff:,.0f}" if deff >= 10 else f"{deff:.2g}"
 
 
 def _scope(verdict: Verdict) -> str:

@@ -45,10 +45,15 @@ def _delay(summary: Summary) -> Iterator[str]:
     delays = summary.counts("schedule_delay")
     p99 = delays.percentile(99)
     if p99 is not None and p99 > bound_us:
-        yield f"requests were sent late: p99 of schedule delay was {p99 / 1000:.3g} ms (bound {bound_us / 1000:.3g} ms)"
+        yield f"requests were sent late: p99 of schedule delay was {_ms(p99)} (bound {_ms(bound_us)})"
     least = summary.counts("schedule_delay", stage=ALL).least
     if least is not None and least < 0:
         yield f"the clock is in trouble: a request was sent {-least} us before it was scheduled"
+
+
+def _ms(us: float) -> str:
+    """Write milliseconds in three digits, whole ones with all of theirs: `21,800 ms`."""
+    return f"{us / 1000:,.0f} ms" if us >= 100_000 else f"{us / 1000:.3g} ms"
 
 
 def _missing(summary: Summary) -> Iterator[str]:

@@ -368,7 +368,7 @@ SLA INCONCLUSIVE  p95(ttft) < 800ms
             """\
 SLA INCONCLUSIVE  p99(itl) < 60ms   [target=vllm]
   0 of 30,000 = 0 % missed; 0 % to 9.5 % straddle 1 %
-  bounds     0 % to 9.5 %  (one-sided 95 % each, exact binomial, n_eff 30, deff 1e+03, 30 requests)
+  bounds     0 % to 9.5 %  (one-sided 95 % each, exact binomial, n_eff 30, deff 1,000, 30 requests)
   needs      about 268,073 more gaps (29.8 m at this rate)""",
         ),
         (

@@ -325,6 +325,10 @@ GROUNDS = {
         [snapshot(k, series=[series("schedule_delay", [6_000])]) for k in range(40)],
         "requests were sent late: p99 of schedule delay was 6 ms (bound 5 ms)",
     ),
+    "very late": (
+        [snapshot(k, series=[series("schedule_delay", [21_800_000])]) for k in range(40)],
+        "requests were sent late: p99 of schedule delay was 21,807 ms (bound 5 ms)",
+    ),
     "dropped": (
         run_of(first=[Counter("scheduled", "chat", 1, 2), Counter("outcome.dropped", "chat", 1, 2)]),
         "2 requests were never sent",
