@@ -54,7 +54,7 @@ def kinds() -> list[str]:
 
 def _read(source: str | Path) -> dict[str, Any]:
     path, text = Path(source), str(source)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():  # a FIFO or /dev/stdin is read as a file is
         if text in shipped():
             path = shipped()[text]
         elif text in kinds():

@@ -1,6 +1,8 @@
 """Scenarios: what is right loads to the same again; overrides and shorthands do what people expect."""
 
+import os
 import re
+import threading
 import tomllib
 from pathlib import Path
 from typing import get_args
@@ -337,6 +339,15 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, name,
     with pytest.raises(UsageError) as caught:
         load(name)
     assert str(caught.value) == message.replace("{all}", ", ".join([*shipped(), *kinds()]))
+
+
+def test_a_pipe_is_read_as_a_file_is(path, tmp_path):
+    pipe, text = tmp_path / "pipe", path.read_text()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    assert load(pipe) == load(path)
+    writer.join()
 
 
 def test_relative_names_start_from_the_scenarios_folder(path, tmp_path, monkeypatch):
