@@ -22,7 +22,7 @@ class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: Duration = Duration.parse("10m")
 
 
-class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the target costs, in USD: per million tokens, or per GPU and hour (with `target.system`)."""
 
     input_per_1m: float | None = None
@@ -40,7 +40,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (fresh * full + cached_tokens * cached + output_tokens * (self.output_per_1m or 0.0)) / 1e6
 
 
-class System(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class System(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What serves the target; stated, not measured."""
 
     gpu: str | None = None

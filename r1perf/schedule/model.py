@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 
-class Stage(msgspec.Struct, frozen=True):
+class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of the window with a name. Offsets count from t0 in ns; `end_ns` is None where requests or sessions end it.
 
     A stage that comes after one without a known end has `follows`, the index of that stage: its offsets count from the
