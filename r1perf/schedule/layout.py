@@ -74,7 +74,8 @@ def lay_main(
         if isinstance(process, Closed):
             if draft.end_ns is None and length is not None and not last:
                 raise ScenarioError(
-                    path, "ends by duration after a stage that ends by requests: let all of them end by duration, or all by requests"
+                    path,
+                    "ends by duration after a stage that ends by requests: let all of them end by duration, or all by requests",
                 )
             _closed(draft, name, process, length, count, judged)
             continue

@@ -3,7 +3,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram

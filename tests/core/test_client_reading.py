@@ -206,6 +206,8 @@ def test_a_whole_object_in_place_of_a_stream_is_not_streamed():
 )
 def test_a_count_that_cannot_be_was_not_told(said, usage, source):
     reading = play([[answer("a")]])
-    ending = Ending(done_ns=900, outcome=None, reason=None, message=None, status=200, headers={}, head_ns=90, connect_ns=None, local_port=1)
+    ending = Ending(
+        done_ns=900, outcome=None, reason=None, message=None, status=200, headers={}, head_ns=90, connect_ns=None, local_port=1
+    )
     result = reading.reply(TICKET, ending, Facts(finish_reason="stop", usage=said)).result
     assert (result.usage, result.token_source) == (usage, source)

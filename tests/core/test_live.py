@@ -13,6 +13,7 @@ from r1perf.recorder import Recorder
 from r1perf.schedule import Share, plan, stage_name
 from r1perf.seats import Seats
 from r1perf.sinks.archive import write_document
+from r1perf.sla.tally import Tallier
 from r1perf.snapshot import encode
 from r1perf.source import WorkloadSource
 from r1perf.summary import Summary, document, recover
@@ -35,7 +36,8 @@ class Ran:
             self.seats.join()
         target = Target(url="http://x/v1", model="m")
         source = WorkloadSource(Workload(dataset=Prompts(prompts=("x",))), talks or Talks(), target)
-        self.recorder = Recorder("0", self.plan.stages, T0, S)
+        self.tallies = Tallier((), {0})
+        self.recorder = Recorder("0", self.plan.stages, T0, S, tallies=self.tallies)
         self.traffic = Traffic(
             loop, self.plan, T0, {"w": source}, self.client, self.recorder, seed=1, max_in_flight=1000,
             budget=Budget(Limits(), Price()), on_result=self.results.append, on_limit=lambda sentence: None, seats=self.seats,
@@ -83,6 +85,7 @@ def test_another_rate_takes_over_at_its_moment_and_goes_on_until_halted():
     assert live[2] / 29 == pytest.approx(100, rel=0.1)
     assert ran.ended_ms == 30_000
     assert ran.snapshot.ended == [(0, S), (2, 30 * S)]
+    assert ran.tallies.judged == {0, 2}, "clauses count it too"
     assert len({result.id for result in ran.results}) == len(ran.results)
 
 

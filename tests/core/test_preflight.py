@@ -69,7 +69,9 @@ def test_the_models_are_asked_for_with_the_key():
 @pytest.mark.parametrize(
     ("script", "note"),
     [
-        pytest.param(listed("\x1b[2Jv3"), "http://h/v1 does not list the model `r1`; it lists \ufffd[2Jv3", id="a name that commands"),
+        pytest.param(
+            listed("\x1b[2Jv3"), "http://h/v1 does not list the model `r1`; it lists \ufffd[2Jv3", id="a name that commands"
+        ),
         pytest.param(listed("v3"), "http://h/v1 does not list the model `r1`; it lists v3", id="another model"),
         pytest.param(
             listed(*"abcdefghij"),
