@@ -1,5 +1,6 @@
 """The worker's side in a Locust process: it says hello, takes its part of a run, and measures."""
 
+import contextlib
 import functools
 import os
 import platform
@@ -125,7 +126,7 @@ class Member:
             if self._part is not None:
                 self._part.end()
                 self._past = [*self._past, self._part.run][-KEPT:]
-            self._part = Part(run, self._loop, self._transmit, self._shared, self._runs, self._assigned)
+            self._part = Part(run, self._loop, self._transmit, self._shared, self._runs, self._assigned, self._ending)
             gevent.spawn(self._part.measure)
         return self._part
 
@@ -136,6 +137,12 @@ class Member:
         """
         runners.WORKER_REPORT_INTERVAL = max(STATISTICS_S, assign.interval_ns / 1e9)
         return teller(self._environment, load(assign.scenario).target.title)
+
+    def _ending(self) -> None:
+        """Send Locust's statistics while the master waits for us: Locust's own last report comes too late if it is slow."""
+        if isinstance(self._runner, WorkerRunner):
+            with contextlib.suppress(RPCError):
+                self._runner._send_stats()
 
     def _say(self, message: wire.Hello | wire.Pong) -> None:
         self._transmit(wire.Frame("", 0, 0, wire.encode(message)))

@@ -23,7 +23,8 @@ class Part:
     """The link of one worker, and the worker. `transmit` sends a frame to the master, perhaps.
 
     `shared` tells whether a folder of the master's can be written from here; where not, the files go to a folder of this
-    machine, under `runs`. `assigned` is told the assignment, and returns what is told every result.
+    machine, under `runs`. `assigned` is told the assignment, and returns what is told every result; `ending` is called before the
+    master is told that all is done.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class Part:
         shared: Callable[[Path], bool],
         runs: Path,
         assigned: Callable[[messages.Assign], Callable[[Result], None]],
+        ending: Callable[[], None] = lambda: None,
     ) -> None:
         self.run = run
-        self._loop, self._shared, self._runs, self._assigned = loop, shared, runs, assigned
+        self._loop, self._shared, self._runs, self._assigned, self._ending = loop, shared, runs, assigned, ending
         self.channel = Numbered(run, transmit, loop.now_ns)
         self.worker = Worker(loop, self, self._on_result)
         self.halted = False  # the master has asked for the end
@@ -92,6 +94,8 @@ class Part:
         """Send without waiting."""
         if isinstance(message, messages.Ready) and self._folder is not None:
             message = msgspec.structs.replace(message, folder=str(self._folder))
+        elif isinstance(message, messages.Done):
+            self._ending()
         body = wire.encode(message)
         if isinstance(message, wire.UNNUMBERED):
             self.channel.post(body)
