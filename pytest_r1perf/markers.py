@@ -16,6 +16,9 @@ MARKERS = (
 )
 NAMES = ("r1_load", "r1_recorded", "r1_sla")
 
+PROMISE = "_r1_clause"
+"""The fixture whose parameter is an item's clause."""
+
 
 CONFIDENCE = 0.95
 """At which a clause is judged that does not say."""

@@ -52,7 +52,7 @@ def add(parser: pytest.Parser) -> None:
     add_option("--r1-sla", action="store_true", help="Judge the tests marked r1_sla; without it they are skipped.")
     add_option(
         "--r1-run", action="append", default=[], metavar="PATH",
-        help="Judge this recorded run (or the runs in this folder) instead of sending load; may be repeated.",
+        help="Judge this recorded run (or the runs in this folder) in place of what tests declare; may be repeated.",
     )  # fmt: skip
     add_option(
         "--r1-baseline", action="append", default=[], metavar="PATH", help="The runs that `baseline` clauses compare with."

@@ -11,14 +11,13 @@ import pytest
 
 from pytest_r1perf import options
 from pytest_r1perf.ids import clause_id
-from pytest_r1perf.markers import MARKERS, NAMES, Declared, MarkerError, Promise, declared
+from pytest_r1perf.markers import MARKERS, NAMES, PROMISE, Declared, MarkerError, Promise, declared
 from pytest_r1perf.run import R1Run
 
 if TYPE_CHECKING:
     from pytest_r1perf.session import Session
 
 SESSION: "pytest.StashKey[Session]" = pytest.StashKey()
-PROMISE = "_r1_clause"
 NEEDS = "needs --r1-sla"
 
 

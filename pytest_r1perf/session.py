@@ -8,7 +8,7 @@ import pytest
 
 from pytest_r1perf import records, reporting
 from pytest_r1perf.judging import Judge
-from pytest_r1perf.markers import NAMES, Declared, MarkerError, Promise, Sla, declared
+from pytest_r1perf.markers import NAMES, PROMISE, Declared, MarkerError, Promise, Sla, declared
 from pytest_r1perf.options import Options, options
 from pytest_r1perf.plan import Asked, plan
 from pytest_r1perf.progress import Shown
@@ -16,9 +16,8 @@ from pytest_r1perf.run import Check, R1Run
 from pytest_r1perf.runs import Runs
 from pytest_r1perf.sources import Live, Source, Sources, Target
 from r1perf.errors import R1perfError
-from r1perf.sla import Baseline, Clause, outline, parse, require, scope_of
+from r1perf.sla import Baseline, Scope, outline, parse, require, scope_of
 
-PROMISE = "_r1_clause"
 RUN = pytest.StashKey[R1Run]()
 ERROR = pytest.StashKey[str]()
 CHECKS = pytest.StashKey[list[Check]]()
@@ -84,17 +83,16 @@ class Session:
             yield from (Promise(p.clause, sla.confidence or p.confidence) for p in stated)
         yield from self.sources.promised
 
-    def _check(self, promise: Promise, source: Source, baseline: tuple[Path, ...]) -> Clause:
+    def _check(self, promise: Promise, source: Source, baseline: tuple[Path, ...]) -> None:
         """Read a clause; what depends on the target is checked when the run is prepared, still before anything is sent."""
         scope = None
         if isinstance(source, Live):
             scenario = self.sources.scenario(source)
-            scope = scope_of(scenario, outline(scenario))
-            scope = type(scope)(workloads=scope.workloads, stages=scope.stages, unjudged=scope.unjudged)
+            known = scope_of(scenario, outline(scenario))
+            scope = Scope(workloads=known.workloads, stages=known.stages, unjudged=known.unjudged)
         clause = parse(promise.clause, scope)
         if isinstance(clause.bound, Baseline) and not baseline:
             raise MarkerError(f"`{clause}` needs the runs to compare with: --r1-baseline, or baseline= in r1_load or r1_recorded")
-        return clause
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -122,7 +120,8 @@ class Session:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which clauses will be asked of which run, so that a live run counts each exactly."""
         for item in session.items:
-            promise, source = _promise(item), self._of(item)[1] if _promise(item) is not None else None
+            promise = _promise(item)
+            source = None if promise is None else self._of(item)[1]
             if promise is not None and source is not None:
                 target = item.callspec.params.get("r1_target", self.options.target)  # type: ignore[attr-defined]
                 self.asked.append(Asked(_name(item), source, target, promise))
@@ -194,6 +193,7 @@ class Session:
         except R1perfError as error:
             made = error
         if isinstance(made, R1perfError):
+            item.stash[ERROR] = str(made)
             pytest.fail(str(made), pytrace=False)
         check = records.with_rerun(made, item, self.options)
         item.stash.setdefault(CHECKS, []).append(check)
@@ -207,15 +207,16 @@ class Session:
         checks, promise = item.stash.get(CHECKS, []), _promise(item)
         item.stash[CHECKS] = []
         found = [records.record(check, item, self.options) for check in checks]
-        if call.when == "setup" and promise is not None and ERROR in item.stash:
-            found = [records.unmeasured(promise.clause, item, item.stash[ERROR])]
+        if promise is not None and ERROR in item.stash:
+            found.append(records.unmeasured(promise.clause, item, item.stash[ERROR]))
+            del item.stash[ERROR]
         for made in found:
             item.user_properties.extend(records.properties(made))
         report = yield
         if found:
             report.r1_verdicts = found  # type: ignore[attr-defined]
         if checks and call.when == "call":
-            _show(report, item, call, checks[-1], found[-1])
+            _show(report, item, call, checks[-1], found[len(checks) - 1])
         return report
 
 

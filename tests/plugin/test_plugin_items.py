@@ -93,6 +93,20 @@ def test_unit(): ...
     result.stdout.fnmatch_lines(["*needs --r1-sla*"])
 
 
+def test_without_the_flag_no_server_is_started_for_a_marked_test(project):
+    project.file("conftest.py", """
+import pytest
+@pytest.fixture
+def r1_target(): raise AssertionError("a server is started")
+""")  # fmt: skip
+    project.tests("""
+@pytest.mark.r1_load("nowhere.toml")
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+def test_chat(): ...
+""")
+    project.run().assert_outcomes(skipped=1)
+
+
 def test_unmarked_tests_use_none_of_it(project):
     project.record()
     project.file("conftest.py", """

@@ -95,9 +95,10 @@ def test_an_archive_that_lacks_its_files_is_said(project):
     for path in folder.glob("requests.*"):
         path.unlink()
     project.tests('@pytest.mark.r1_recorded("runs/one")' + ONE)
-    result = project.judge()
-    assert result.ret == 1
+    result = project.judge("--r1-json", "out.json")
+    result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*one lacks a requests file: clauses that its run did not declare cannot be counted*"])
+    assert [made["ruling"] for made in project.json("out.json")["verdicts"]] == ["error"]
 
 
 @pytest.fixture
