@@ -149,12 +149,11 @@ def test_a_resolved_scenario_survives_json_and_loads_to_the_same(path):
     assert load(msgspec.msgpack.decode(msgspec.msgpack.encode(resolved(made)))) == made
 
 
+whole = st.integers(-(2**53) + 1, 2**53 - 1)  # what JSON readers keep exact
 durations = st.integers(1, 10**15).map(Duration)
 rates = st.floats(1e-6, 1e6).map(Rate)
 names = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,8}", fullmatch=True)
-json = st.recursive(
-    st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2), max_leaves=4
-)
+json = st.recursive(st.booleans() | whole | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2), max_leaves=4)
 bodies = st.dictionaries(st.text(max_size=5), json, max_size=2)
 
 
@@ -175,10 +174,10 @@ workloads = st.builds(
     dataset=st.builds(Chat, history=st.sampled_from(["server", "dataset"]))
     | st.builds(Synthetic, input_tokens=st.integers(1, 10**6), output_tokens=st.just("2k")),
     max_tokens=maybe(st.integers(1, 10**7).map(Tokens)), headers=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
-    extra_body=bodies, sampling=st.builds(Sampling, temperature=maybe(st.floats(0, 2)), top_k=maybe(st.integers())),
+    extra_body=bodies, sampling=st.builds(Sampling, temperature=maybe(st.floats(0, 2)), top_k=maybe(whole)),
 )  # fmt: skip
 scenarios = st.builds(
-    Scenario, name=names, seed=st.integers(0, 2**63 - 1), warmup=maybe(durations), cooldown=maybe(durations), interval=durations,
+    Scenario, name=names, seed=st.integers(0, 2**53 - 1), warmup=maybe(durations), cooldown=maybe(durations), interval=durations,
     target=st.builds(Target, url=st.just("https://h/v1"), model=st.text(min_size=1), extra_body=bodies, wait_ready=maybe(durations),
                      timeouts=st.builds(Timeouts, durations, durations, durations, durations)),
     workload=st.dictionaries(names, workloads, min_size=1, max_size=3),
