@@ -9,6 +9,7 @@ import signal
 import subprocess
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,25 +19,75 @@ from swarms import LOCUST, LOCUSTFILES, LONG, POISSON, R1PERF, Swarm, ended_well
 from r1perf import clock
 
 
-@pytest.fixture(scope="module", autouse=True)
-def killed(tmp_path_factory):
-    """Give two runs, an open and a closed loop, whose worker 1 of 3 is killed; they go on for 70 s beside the other tests."""
-    started = []
-    for arrivals in (POISSON.replace("20/s", "4/s"), 'kind = "closed"\nsessions = 6\nthink_time = "1s"'):
-        folder = tmp_path_factory.mktemp("killed")
+class Beside:
+    """A swarm that takes its time, beside the other tests: `play` starts it, meddles with it, and returns its master's exit code."""
+
+    def __init__(self, pool, folder, play):
         truth = folder / "truth.jsonl"
-        service = simulator(folder / "simulator.log", "--profile", "tiny", "--truth", str(truth))
-        swarm = Swarm(folder, service, truth)
+        self.service = simulator(folder / "simulator.log", "--profile", "tiny", "--truth", str(truth))
+        self.swarm = Swarm(folder, self.service, truth)
+        self.future = pool.submit(play, self.swarm)
+
+    def end(self):
+        """Wait for its end; return the swarm and the exit code."""
+        return self.swarm, self.future.result()
+
+    def close(self):
+        self.swarm.close()
+        self.service.stop()
+
+
+def kill_one(arrivals):
+    def play(swarm):
         master = swarm.locust("--processes", "3", "--r1-scenario", swarm.scenario(duration="76s", arrivals=arrivals))
-        started.append((swarm, master, service))
-    for swarm, _, _ in started:
         swarm.until(8)
         os.kill(swarm.pid("1"), signal.SIGKILL)
         swarm.killed_ns = clock.wall_ns()
-    yield {"open": started[0][:2], "closed": started[1][:2]}
-    for swarm, _, service in started:
-        swarm.close()
-        service.stop()
+        return swarm.wait(master, 150)
+
+    return play
+
+
+def stop_one(swarm):
+    master = locust(swarm, duration="14s")
+    swarm.until(20)
+    pause(swarm.pid("0"), 10)
+    return swarm.wait(master)
+
+
+def stop_the_only_one(swarm):
+    master = swarm.locust("--processes", "1", "--r1-scenario", swarm.scenario(duration="60s"))
+    swarm.until(20)
+    pause(swarm.pid("0"), 6)
+    return swarm.wait(master)
+
+
+def stop_the_master(swarm):
+    master = locust(swarm, duration="9s")
+    swarm.until(20)
+    pause(master.pid, 5)
+    return swarm.wait(master)
+
+
+def pause(pid, seconds):
+    os.kill(pid, signal.SIGSTOP)
+    clock.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beside(tmp_path_factory):
+    """Give the swarms that mostly wait, by name; they go on beside the other tests."""
+    plays = {
+        "open": kill_one(POISSON.replace("20/s", "4/s")),
+        "closed": kill_one('kind = "closed"\nsessions = 6\nthink_time = "1s"'),
+        "stopped": stop_one, "only": stop_the_only_one, "paused": stop_the_master,
+    }  # fmt: skip
+    with ThreadPoolExecutor(len(plays)) as pool:
+        started = {name: Beside(pool, tmp_path_factory.mktemp(name), play) for name, play in plays.items()}
+        yield started
+        for one in started.values():
+            one.close()
 
 
 @pytest.fixture
@@ -215,43 +266,6 @@ def test_a_terminated_master_drains_and_completes_the_archive(swarm):
     whole(swarm)
 
 
-def test_the_only_worker_that_is_stopped_for_a_while_ends_the_test_and_loses_nothing(swarm):
-    master = swarm.locust("--processes", "1", "--r1-scenario", swarm.scenario(duration="60s"))
-    swarm.until(20)
-    worker = swarm.pid("0")
-    os.kill(worker, signal.SIGSTOP)
-    clock.sleep(6)
-    os.kill(worker, signal.SIGCONT)
-    assert swarm.wait(master) in (0, 3)
-    assert "The last worker went missing" in swarm.output(master)
-    assert swarm.document["reason"] == "Locust was asked to stop the test"
-    assert "lost" not in swarm.document["counts"]
-    whole(swarm)
-
-
-def test_a_worker_that_is_stopped_for_a_while_loses_nothing(swarm):
-    master = locust(swarm, duration="14s")
-    swarm.until(20)
-    worker = swarm.pid("0")
-    os.kill(worker, signal.SIGSTOP)
-    clock.sleep(10)
-    os.kill(worker, signal.SIGCONT)
-    assert swarm.wait(master) == 3
-    assert "late" in reasons(swarm)
-    assert "lost" not in swarm.document["counts"]
-    whole(swarm)
-
-
-def test_a_paused_master_loses_nothing(swarm):
-    master = locust(swarm, duration="9s")
-    swarm.until(20)
-    os.kill(master.pid, signal.SIGSTOP)
-    clock.sleep(5)
-    os.kill(master.pid, signal.SIGCONT)
-    ended_well(swarm, swarm.wait(master))
-    whole(swarm)
-
-
 def test_a_killed_master_leaves_files_from_which_the_run_is_rebuilt(swarm):
     master = swarm.master(swarm.scenario(duration="60s"), 2)
     workers = [swarm.worker(), swarm.worker()]
@@ -354,13 +368,36 @@ def test_the_files_of_a_worker_elsewhere_are_fetched(swarm, tmp_path):
     whole(swarm)
 
 
-# --- Killed ---
+# --- Those beside ---
+
+
+def test_a_paused_master_loses_nothing(beside):
+    swarm, code = beside["paused"].end()
+    ended_well(swarm, code)
+    whole(swarm)
+
+
+def test_a_worker_that_is_stopped_for_a_while_loses_nothing(beside):
+    swarm, code = beside["stopped"].end()
+    assert code == 3
+    assert "late" in reasons(swarm)
+    assert "lost" not in swarm.document["counts"]
+    whole(swarm)
+
+
+def test_the_only_worker_that_is_stopped_for_a_while_ends_the_test_and_loses_nothing(beside):
+    swarm, code = beside["only"].end()
+    assert code in (0, 3)
+    assert "The last worker went missing" in swarm.output(swarm.processes[0])
+    assert swarm.document["reason"] == "Locust was asked to stop the test"
+    assert "lost" not in swarm.document["counts"]
+    whole(swarm)
 
 
 @pytest.mark.parametrize("loop", ["open", "closed"])
-def test_nothing_is_sent_twice_in_the_70_seconds_after_a_worker_was_killed(killed, loop):
-    swarm, master = killed[loop]
-    assert swarm.wait(master, 100) == 3
+def test_nothing_is_sent_twice_in_the_70_seconds_after_a_worker_was_killed(beside, loop):
+    swarm, code = beside[loop].end()
+    assert code == 3
     document = swarm.document
     assert document["reason"] == "worker 1 was lost: its process has ended"
     assert document["status"] == "finished"
@@ -369,7 +406,7 @@ def test_nothing_is_sent_twice_in_the_70_seconds_after_a_worker_was_killed(kille
     assert max(line.done_ns for line in swarm.lines("0")) - max(line.done_ns for line in swarm.lines("1")) > 65e9
     whole(swarm, swarm.killed_ns)
     survivors = [line for worker in "02" for line in swarm.lines(worker)]
-    assert "Ramping" not in swarm.output(master)
-    assert swarm.output(master).count("Sending spawn jobs") == 1
+    assert "Ramping" not in swarm.output(swarm.processes[0])
+    assert swarm.output(swarm.processes[0]).count("Sending spawn jobs") == 1
     if loop == "closed":  # nobody else takes over the sessions of the lost worker
         assert {line.arrival % 6 for line in survivors} == {0, 2, 3, 5}
