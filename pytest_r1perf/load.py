@@ -24,6 +24,9 @@ from r1perf.summary import Summary
 
 LINE_NS = 1_000_000_000
 
+AGAIN_S = 0.5
+"""How long an interrupt has to be noticed before the next one."""
+
 
 class _View:
     """Tell the test process what a terminal would show, once a second."""
@@ -79,11 +82,12 @@ def carried_out(order: Order, out: BinaryIO) -> Done:
 
 
 def _listen(pipe: BinaryIO) -> None:
-    """Interrupt this process for each line; twice, which cuts what is in flight, when the test process is gone."""
+    """Interrupt this process for each line, and when the test process is gone until it ends: the second time cuts what is in flight."""
     for _ in pipe:
         _thread.interrupt_main(signal.SIGINT)
-    for number in (signal.SIGINT, signal.SIGTERM):  # the same signal twice at once would count once
-        _thread.interrupt_main(number)
+    while True:
+        _thread.interrupt_main(signal.SIGINT)
+        clock.sleep(AGAIN_S)
 
 
 if __name__ == "__main__":
