@@ -126,6 +126,13 @@ class Swarm:
         said = "\n".join(self.output(process)[-1500:] for process in self.processes)
         raise AssertionError(f"no {finished} requests ended in {seconds} s:\n{said}")
 
+    def until_said(self, process: subprocess.Popen, text: str, seconds: float = 40) -> None:
+        """Wait until a process has printed this."""
+        until_ns = clock.monotonic_ns() + int(seconds * 1e9)
+        while text not in self.output(process):
+            assert clock.monotonic_ns() < until_ns, f"it never said {text}:\n{self.output(process)[-1500:]}"
+            clock.sleep(0.05)
+
     def interrupt_group(self, process: subprocess.Popen) -> None:
         os.killpg(process.pid, signal.SIGINT)
 

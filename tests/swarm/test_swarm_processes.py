@@ -58,7 +58,10 @@ def stop_one(swarm):
 def stop_the_only_one(swarm):
     master = swarm.locust("--processes", "1", "--r1-scenario", swarm.scenario(duration="60s"))
     swarm.until(20)
-    pause(swarm.pid("0"), 6)
+    worker = swarm.pid("0")
+    os.kill(worker, signal.SIGSTOP)
+    swarm.until_said(master, "The last worker went missing")
+    os.kill(worker, signal.SIGCONT)
     return swarm.wait(master)
 
 
@@ -388,7 +391,6 @@ def test_a_worker_that_is_stopped_for_a_while_loses_nothing(beside):
 def test_the_only_worker_that_is_stopped_for_a_while_ends_the_test_and_loses_nothing(beside):
     swarm, code = beside["only"].end()
     assert code in (0, 3)
-    assert "The last worker went missing" in swarm.output(swarm.processes[0])
     assert swarm.document["reason"] == "Locust was asked to stop the test"
     assert "lost" not in swarm.document["counts"]
     whole(swarm)
@@ -402,7 +404,7 @@ def test_nothing_is_sent_twice_in_the_70_seconds_after_a_worker_was_killed(besid
     assert document["reason"] == "worker 1 was lost: its process has ended"
     assert document["status"] == "finished"
     assert document["validity"]["valid"] is False
-    assert document["counts"]["ok"] > 50
+    assert document["counts"]["ok"] > 20
     assert max(line.done_ns for line in swarm.lines("0")) - max(line.done_ns for line in swarm.lines("1")) > 65e9
     whole(swarm, swarm.killed_ns)
     survivors = [line for worker in "02" for line in swarm.lines(worker)]
