@@ -19,7 +19,10 @@ def three(project):
 
 
 def properties(case):
-    return {each.get("name"): each.get("value") for each in case.iter("property")}
+    """Return a case's properties, each of which must be there once."""
+    pairs = [(each.get("name"), each.get("value")) for each in case.iter("property")]
+    assert len(pairs) == len(dict(pairs))
+    return dict(pairs)
 
 
 def test_junit_has_a_case_a_clause_with_its_properties(three):

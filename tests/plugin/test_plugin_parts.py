@@ -1,6 +1,7 @@
 """The parts of the plugin that need no pytest around them."""
 
 import io
+import os
 import subprocess
 import sys
 
@@ -166,14 +167,12 @@ def child(monkeypatch):
     return stand_in
 
 
-def test_what_it_says_is_told_however_its_bytes_are_cut(child):
+@pytest.mark.parametrize("most", [1, 7, 1 << 16])
+def test_what_it_says_is_told_however_its_bytes_are_cut(child, monkeypatch, most):
     said = b"".join(msgspec.json.encode(one) + b"\n" for one in (Note("n"), Progress("p"), Done(3, "s", "f")))
-    child(f"""
-import sys, time
-sys.stdin.buffer.readline()
-for byte in {said!r}:
-    sys.stdout.buffer.write(bytes([byte])); sys.stdout.buffer.flush()
-""")
+    child(f"import sys; sys.stdin.buffer.readline(); sys.stdout.buffer.write({said!r})")
+    read = os.read
+    monkeypatch.setattr(loading.os, "read", lambda fd, n: read(fd, min(n, most)))
     told = []
     assert loading.carry_out(ORDER, told.append) == Done(3, "s", "f")
     assert told == [Note("n"), Progress("p")]

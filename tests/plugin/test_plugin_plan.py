@@ -79,6 +79,16 @@ def test_what_a_budget_would_refuse_is_said_in_the_plan(project):
     )
 
 
+def test_what_is_not_judged_does_not_count_for_a_clause(project):
+    project.file("chat.toml", CHAT)
+    project.tests(
+        '@pytest.mark.r1_load("chat.toml", warmup="30s")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...'
+    )
+    lines = plan(project)
+    assert lines[2].startswith("  load  1m30s of arrivals, then what is in flight; about 180 requests")
+    assert lines[3].endswith("; planned 120")
+
+
 def test_budgets_are_in_the_plan(project):
     project.file("chat.toml", CHAT)
     project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')

@@ -201,6 +201,21 @@ def test_wrong(r1_run):
     ]
 
 
+def test_what_a_body_checks_for_each_clause_is_told_once(project):
+    project.record()
+    project.tests("""
+@pytest.mark.r1_recorded("runs/one")
+@pytest.mark.r1_sla("p95(ttft) < 800ms", "error_rate < 5%")
+def test_it(r1_run): r1_run.check("p50(e2e) < 2s").require()
+""")
+    result = project.judge()
+    result.assert_outcomes(passed=2)
+    assert [line.split("  [")[0] for line in section(result)[:3]] == [
+        "ok    p50(e2e) < 2s", "ok    p95(ttft) < 800ms", "ok    error_rate < 5%",
+    ]  # fmt: skip
+    assert "3 pass" in section(result)
+
+
 def test_a_required_check_that_is_inconclusive_follows_the_ini_file(project):
     project.record(slow=8)
     project.tests("""
