@@ -14,13 +14,14 @@ from locust.env import Environment
 from locust.event import Events
 from locust.runners import WorkerNode
 from locust.stats import RequestStats
+from services import ROOT
 
 from r1perf import clock, messages
 from r1perf.arrivals import Closed
 from r1perf.errors import UsageError
 from r1perf.loop.sim import SimLoop
 from r1perf.result import Outcome, Result
-from r1perf.scenario import load
+from r1perf.scenario import load, shipped
 from r1perf.swarm import options, wire
 from r1perf.swarm.address import address
 from r1perf.swarm.dispatcher import dispatcher
@@ -334,3 +335,10 @@ def test_nothing_listens_beyond_this_machine_and_no_option_may_be_a_secret():
     shown = {name for name in parser.args_included_in_web_ui if name.startswith("r1_")}
     assert shown == {"r1_scenario", "r1_model", "r1_rate", "r1_duration", "r1_set"}
     assert not [name for name in vars(parsed) if name.startswith("r1_") and ("key" in name or "token" in name)]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "locustfiles").glob("*.py")), ids=lambda path: path.name)
+def test_a_locustfile_is_three_lines_over_a_scenario_that_is_there(path):
+    name = path.stem.replace("_", "-")
+    assert path.read_text() == f'from r1perf.swarm import R1User, swarm\n\nswarm("{name}")\n'
+    assert name in shipped()

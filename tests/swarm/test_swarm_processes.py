@@ -237,6 +237,22 @@ def test_ctrl_c_to_the_process_group_drains_and_completes_the_archive(swarm):
     whole(swarm)
 
 
+def test_ctrl_c_ends_a_waiting_run_and_one_that_goes_on(swarm):
+    waiting = swarm.master(swarm.scenario(duration="60s"), 2)
+    swarm.until_said(waiting, "0 of 2")
+    waiting.send_signal(signal.SIGINT)
+    assert swarm.wait(waiting) == 130
+    assert not swarm.runs.exists()
+    master = swarm.master(swarm.scenario(duration="60s"), 2)
+    workers = [swarm.worker(), swarm.worker()]
+    swarm.until(20)
+    master.send_signal(signal.SIGINT)
+    assert swarm.wait(master) == 130
+    assert [swarm.wait(worker) for worker in workers] == [0, 0]
+    assert swarm.document["status"] == "interrupted"
+    whole(swarm)
+
+
 def test_a_second_ctrl_c_cuts_and_loses_nothing(swarm):
     master = locust(swarm, workloads=LONG, duration="60s")
     swarm.until(1)
