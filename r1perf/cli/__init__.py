@@ -1,12 +1,12 @@
 """The command line: one file a command. Exit codes: 0 all well, 1 an SLA clause failed, 2 the command, scenario or target is
 wrong, 3 inconclusive or invalid, 130 interrupted."""
 
-import os
 import sys
 
 import click
 
 from r1perf import __version__
+from r1perf.cli.output import Output
 from r1perf.errors import R1perfError
 
 
@@ -43,13 +43,17 @@ def command() -> None:
 
 
 def main() -> None:
-    """Run the command line; every error that a user can cause is one sentence and exit code 2."""
+    """Run the command line; every error that a user can cause is one sentence and exit code 2.
+
+    The exit code is the run's own even where nobody reads the output to its end: a broken promise must not pass under `| head`.
+    """
+    output = Output()
+    sys.stdout = output.text()
     code: object
     try:
         # Not `command.main`, which takes a closed pipe for an error and exits with 1: an SLA clause that failed.
         with command.make_context("r1perf", sys.argv[1:]) as context:
             code = command.invoke(context)
-        sys.stdout.flush()
     except click.exceptions.Exit as error:
         code = error.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -60,15 +64,9 @@ def main() -> None:
     except R1perfError as error:
         click.echo(f"r1perf: {error}", err=True)
         code = 2
-    except (BrokenPipeError, SystemExit):  # the latter is rich's answer to a closed pipe
-        code = _mute(0)  # whoever read our output has gone (`| head`): nothing is wrong
-    except OSError as error:
-        click.echo(f"r1perf: the output cannot be written: {error.strerror}", err=True)
-        code = _mute(3)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _mute(code: int) -> int:
-    """Let what standard output still holds go nowhere, so that Python does not fail on it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
+    sys.stdout.flush()
+    code = code if isinstance(code, int) else 0
+    if output.failure is not None:
+        click.echo(f"r1perf: the output cannot be written: {output.failure}", err=True)
+        code = code or 3
+    sys.exit(code)

@@ -302,6 +302,19 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path):
     reader.stderr.close()
 
 
+def test_a_broken_promise_is_told_by_the_exit_code_though_nobody_reads_on(tmp_path):
+    command = [*R1PERF, "run", "smoke", "--sla", "p95(ttft) < 1us", "--runs", str(tmp_path / "runs")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()  # before the first line of progress: the run goes on to its end all the same
+    said = process.stderr.read()
+    process.stderr.close()
+    (folder,) = (tmp_path / "runs").iterdir()
+    document = json.loads((folder / "run.json").read_text())
+    assert document["status"] == "finished", said
+    assert process.wait(30) == (1 if document["validity"]["valid"] else 3), said
+    assert "Traceback" not in said
+
+
 def test_output_that_cannot_be_written_is_one_sentence_and_no_broken_promise(tmp_path):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*R1PERF, "check", "r1-mixed"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
