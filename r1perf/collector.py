@@ -12,12 +12,13 @@ import msgspec
 
 from r1perf import clock, messages, snapshot
 from r1perf.errors import ClauseError, R1perfError
+from r1perf.feed import Feed
 from r1perf.result import FAILED, Outcome
 from r1perf.scenario import Scenario, resolved
 from r1perf.schedule import live_stage
 from r1perf.sinks import Sink
 from r1perf.sla import Standing, entries, exit_code, terms
-from r1perf.summary import Document, Interval, Run, Summary, document, recent
+from r1perf.summary import Document, Run, Summary, document, recent
 from r1perf.summary.archived import recover_worker
 
 LEAD_NS = 200_000_000
@@ -25,9 +26,6 @@ LEAD_NS = 200_000_000
 
 SILENCE_NS = 60_000_000_000
 """A worker that says nothing for so long, though its process lives, is given up."""
-
-LATE_INTERVALS = 10
-"""A sink is given an interval when all workers have reported it, or when it is so far behind the newest."""
 
 RATE_LEAST = 20
 """An error rate is not taken from fewer ended requests."""
@@ -80,17 +78,14 @@ class Collector:
         sinks: Sequence[Sink],
         view: View,
     ) -> None:
-        self._order, self._send, self._sinks, self._view = order, send, list(sinks), view
+        self._order, self._send, self._view = order, send, view
+        self._feed = Feed(sinks, self._sink_failed)
         self._workers = list(workers)
         self._ready: dict[str, messages.Ready] = {}
         self._noted: set[str] = set()  # what workers say alike is told once
         self._running: set[str] = set()  # have been told to go, and are neither done nor gone
         self._merged: dict[str, int] = {}  # the last interval of each worker
         self._heard_ns: dict[str, int] = {}
-        self._whole: set[int] = set()  # intervals that the summary holds and the sinks have not been given
-        self._given = -1  # the last one that they have
-        self._late: dict[int, Interval] = {}  # what came afterwards
-        self._broken: list[Sink] = []
         self._verdict: Verdict | None = None
         self._reason: str | None = None
         self._wrong_target = False
@@ -165,8 +160,7 @@ class Collector:
             for taken in recover_worker(self.summary, self._order.folder, worker):
                 self._keep(taken)
             if lost := self.summary.losses(worker):
-                newest = max(self._merged.values(), default=0)
-                self._late.setdefault(newest, Interval(newest)).lose(lost)
+                self._feed.lose(max(self._merged.values(), default=0), lost)
             self.summary.lose(worker)
             self._check_over()
 
@@ -186,7 +180,8 @@ class Collector:
         if self._reason is None:
             self._reason, self._asked = reason, asked
             self._note(f"stopping: {reason}")
-        self._halt(None)
+        if not self._halted:
+            self._halt(None)
 
     def set_rate(self, rate: float) -> bool:
         """Leave the schedule for arrivals at another rate, in a stage of its own; False where the run does not go on.
@@ -234,8 +229,7 @@ class Collector:
     def _note(self, sentence: str) -> None:
         """Tell people and sinks."""
         self._view.note(sentence)
-        for sink in self._sinks:
-            sink.note(sentence)
+        self._feed.note(sentence)
 
     # --- Phases ---
 
@@ -295,8 +289,7 @@ class Collector:
             environment=self._order.environment | {"workers": self._worker_facts()},
         )
         try:
-            for sink in self._sinks:
-                sink.open(run)
+            self._feed.open(run)
         except R1perfError as error:
             self._refuse(str(error))
             return
@@ -342,13 +335,10 @@ class Collector:
         self._send(worker, messages.Ack(self._merged.get(worker, -1)))
 
     def _keep(self, taken: snapshot.Snapshot) -> None:
-        """Count a merged snapshot for the clauses, and hold it until its interval is whole, for the sinks."""
+        """Count a merged snapshot for the clauses, and leave it to the sinks."""
         if self._standing is not None:
             self._standing.add(taken)
-        if taken.k > self._given:
-            self._whole.add(taken.k)
-        else:
-            self._late.setdefault(taken.k, Interval(taken.k)).add(taken)
+        self._feed.add(taken)
 
     def _write(self, *, everything: bool) -> None:
         """Give the sinks every interval that all running workers have reported; late data goes alone."""
@@ -356,24 +346,12 @@ class Collector:
             return
         newest = max(self._merged.values(), default=-1)
         whole = newest if not self._running else min(self._merged.get(worker, -1) for worker in self._running)
-        until = newest if everything else max(whole, newest - LATE_INTERVALS)
-        due = sorted(k for k in self._whole if k <= until or everything)
-        late = sorted(k for k in self._late if k <= until or everything)
-        self._whole -= set(due)
-        self._given = max([self._given, *due])
-        for interval in [self.summary.intervals[k] for k in due] + [self._late.pop(k) for k in late]:
-            for sink in list(self._sinks):
-                try:
-                    sink.write(interval)
-                except R1perfError as error:
-                    self._sink_failed(sink, error)
+        self._feed.write(self.summary.intervals, newest, whole, everything=everything)
 
-    def _sink_failed(self, sink: Sink, error: R1perfError) -> None:
+    def _sink_failed(self, sentence: str) -> None:
         """Go on without a sink that cannot write, and end the run in order."""
-        self._sinks.remove(sink)
-        self._broken.append(sink)
         self._failed = True
-        self.stop(str(error))
+        self.stop(sentence)
 
     # --- Limits and ends ---
 
@@ -414,15 +392,13 @@ class Collector:
             verdicts = self._standing.verdicts(built.validity.reasons, reason)
             self._ruled = exit_code(verdicts)
             built = msgspec.structs.replace(built, sla=entries(verdicts))
-        if reason is None and (reason := _in_vain(built)) is not None:
-            built = msgspec.structs.replace(built, reason=reason)
-            self._reason = reason
-        for sink in [*self._sinks, *self._broken]:
-            try:
-                sink.close(built)
-            except R1perfError as error:
-                reason = reason or str(error)
-                self._failed = True
+        if (reason is None or self._asked) and (vain := _in_vain(built)) is not None:
+            built = msgspec.structs.replace(built, reason=vain)
+            reason, self._reason, self._asked = vain, vain, False
+        failure = self._feed.close(built)
+        if failure is not None:
+            reason = reason or failure
+            self._failed = True
         self._verdict = Verdict(self._code(built), reason, built)
 
     def _code(self, built: Document) -> int:

@@ -210,6 +210,20 @@ def test_a_run_in_which_nothing_ended_well_is_no_good_run(tmp_path):
     assert verdict.document.reason == verdict.sentence
 
 
+def test_a_run_that_people_stopped_is_no_good_run_either_where_nothing_ended_well(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.collector.stop("stopped in the web UI", asked=True)
+    bench.collector.stop("stopped in the web UI", asked=True)
+    assert len(bench.told(messages.Halt)) == 1
+    bench.report("0", taken("0", 0, 5, overloaded=5))
+    bench.done("0")
+    assert (bench.collector.verdict.code, bench.collector.verdict.sentence) == (
+        3,
+        "none of 5 requests ended well: mostly overloaded",
+    )
+
+
 def test_counts_that_do_not_add_up_make_it_invalid(tmp_path):
     bench = Bench(tmp_path)
     bench.ready("0")

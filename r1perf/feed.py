@@ -1,0 +1,69 @@
+"""Give a run's intervals to its sinks: each when it is whole, what comes late alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from r1perf.errors import R1perfError
+from r1perf.sinks import Sink
+from r1perf.snapshot import Snapshot
+from r1perf.summary import Document, Interval, Run
+
+LATE_INTERVALS = 10
+"""A sink is given an interval when all workers have reported it, or when it is so far behind the newest."""
+
+
+class Feed:
+    """The sinks of one run. One that cannot write gets nothing more but the end; `on_failure` hears why."""
+
+    def __init__(self, sinks: Sequence[Sink], on_failure: Callable[[str], None]) -> None:
+        self._sinks, self._on_failure = list(sinks), on_failure
+        self._broken: list[Sink] = []
+        self._whole: set[int] = set()  # intervals that the summary holds and the sinks have not been given
+        self._given = -1  # the last one that they have
+        self._late: dict[int, Interval] = {}  # what came afterwards
+
+    def open(self, run: Run) -> None:
+        """Begin; raises the R1perfError of a sink that cannot."""
+        for sink in self._sinks:
+            sink.open(run)
+
+    def note(self, sentence: str) -> None:
+        """Tell what people are told."""
+        for sink in self._sinks:
+            sink.note(sentence)
+
+    def add(self, taken: Snapshot) -> None:
+        """Take a snapshot that the summary has merged."""
+        if taken.k > self._given:
+            self._whole.add(taken.k)
+        else:
+            self._late.setdefault(taken.k, Interval(taken.k)).add(taken)
+
+    def lose(self, k: int, lost: dict[tuple[str, int], int]) -> None:
+        """Take what a dead worker had in flight, by workload and stage."""
+        self._late.setdefault(k, Interval(k)).lose(lost)
+
+    def write(self, intervals: Mapping[int, Interval], newest: int, whole: int, *, everything: bool) -> None:
+        """Give what is due: all up to `whole`, which every running worker has reported, and what is far behind `newest`."""
+        until = newest if everything else max(whole, newest - LATE_INTERVALS)
+        due = sorted(k for k in self._whole if k <= until or everything)
+        late = sorted(k for k in self._late if k <= until or everything)
+        self._whole -= set(due)
+        self._given = max([self._given, *due])
+        for interval in [intervals[k] for k in due] + [self._late.pop(k) for k in late]:
+            for sink in list(self._sinks):
+                try:
+                    sink.write(interval)
+                except R1perfError as error:
+                    self._sinks.remove(sink)
+                    self._broken.append(sink)
+                    self._on_failure(str(error))
+
+    def close(self, document: Document) -> str | None:
+        """Give every sink the end, also those that could not write; return why the first could not end."""
+        failure = None
+        for sink in [*self._sinks, *self._broken]:
+            try:
+                sink.close(document)
+            except R1perfError as error:
+                failure = failure or str(error)
+        return failure
