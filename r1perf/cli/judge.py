@@ -6,7 +6,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from r1perf.cli.options import sla_options
+from r1perf.cli.options import baseline_option, sla_options
 from r1perf.cli.sides import worst
 from r1perf.report import print_verdicts
 from r1perf.sla import exit_code, judge_archive, parse, require, runs_in
@@ -16,10 +16,7 @@ from r1perf.sla.files import load
 @click.command("judge")
 @click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
 @sla_options
-@click.option(
-    "--baseline", type=click.Path(path_type=Path), multiple=True, metavar="RUN",
-    help="A run, or a folder of runs, that clauses with `baseline` are held against.",
-)  # fmt: skip
+@baseline_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON instead.")
 def command(
     runs: tuple[Path, ...], clauses: tuple[str, ...], sla_file: Path | None, confidence: float | None, baseline: tuple[Path, ...], as_json: bool

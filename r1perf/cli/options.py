@@ -40,6 +40,12 @@ _SLA_OPTIONS = (
 )
 
 
+baseline_option = click.option(
+    "--baseline", type=click.Path(path_type=Path), multiple=True, metavar="RUN",
+    help="A run, or a folder of runs, that clauses with `baseline` are held against.",
+)  # fmt: skip
+
+
 def scenario_options(function: F) -> F:
     """Add SCENARIO and what is laid over it; the command takes them as `source` and `**laid`."""
     for option in reversed(_OPTIONS):

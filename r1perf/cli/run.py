@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 
 from r1perf import clock
-from r1perf.cli.options import read, scenario_options
+from r1perf.cli.options import baseline_option, read, scenario_options
 from r1perf.cli.sides import against, worst
 from r1perf.cli.view import view
 from r1perf.collector import View
@@ -32,10 +32,7 @@ from r1perf.sla import read_verdicts, runs_in
 @click.option("--bind", default="127.0.0.1:5557", show_default=True, metavar="HOST:PORT", help="Where to wait for them.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Make so many runs, in one folder.")
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where archives are kept.")
-@click.option(
-    "--baseline", type=click.Path(path_type=Path), multiple=True, metavar="RUN",
-    help="A run, or a folder of runs, that clauses with `baseline` are held against.",
-)  # fmt: skip
+@baseline_option
 @click.option("--fail-fast", is_flag=True, help="End the run as soon as a clause cannot pass any more.")
 @click.option(
     "--json", "as_json", is_flag=True,

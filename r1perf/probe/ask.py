@@ -8,7 +8,7 @@ from r1perf.client import Ticket
 from r1perf.client.fast import FastClient
 from r1perf.errors import TargetError, TransportError
 from r1perf.loop import Loop
-from r1perf.preflight import models_path, preflight
+from r1perf.preflight import Answer, models_path, preflight
 from r1perf.probe.analyse import Answer, Pages, analyse
 from r1perf.probe.report import ProbeReport
 from r1perf.providers import Dialect
@@ -95,31 +95,9 @@ class _Tapped:
         return self._receiver.on_body(now_ns, data)
 
 
-class _Page:
-    """Takes a small page."""
-
-    def __init__(self, until_ns: int) -> None:
-        self._until_ns = until_ns
-        self.status = 0
-        self.body = b""
-
-    def on_connection(self, connect_ns: int | None, local_port: int) -> None:
-        """Take no note of it."""
-
-    def on_head(self, now_ns: int, status: int, headers: dict[str, str]) -> None:
-        self.status = status
-
-    def on_body(self, now_ns: int, data: bytes) -> bool:
-        self.body += data[: (1 << 22) - len(self.body)]
-        return False
-
-    def deadline_ns(self) -> tuple[int, str]:
-        return self._until_ns, "total"
-
-
 def _get(loop: Loop, transport: Transport, path: str, headers: dict[str, str]) -> bytes | None:
     """Return the body of a page, None where there is none."""
-    page = _Page(loop.now_ns() + _PAGE_NS)
+    page = Answer(loop.now_ns() + _PAGE_NS)
     try:
         transport.exchange(HttpRequest("GET", path, tuple(headers.items())), page)
     except TransportError:

@@ -6,15 +6,13 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from runs import BUSY, R1PERF
 
 from r1perf.journal import read_requests
-
-R1PERF = [sys.executable, "-m", "r1perf"]
 
 LONG = """
 name = "long"
@@ -93,10 +91,6 @@ def start(tmp_path):
         if run.process.poll() is None:
             os.killpg(run.process.pid, signal.SIGKILL)
         run.process.communicate()
-
-
-BUSY = re.compile(r"requests were sent late|stood still|of a core|the wall clock of worker")
-"""What a busy machine does to a run; r1perf then says that it is invalid, which is right, and no fault of it."""
 
 
 def ended_well(run: Run, seconds: float = 40) -> None:
