@@ -67,8 +67,8 @@ class _NotReadyError(Exception):
     """The target may become usable: refused, timed out, 503."""
 
 
-class Answer:
-    """Takes a small answer whole, status and body (4 MB at most), until a time."""
+class Page:
+    """Takes a page whole, status and body (4 MB at most), until a time."""
 
     def __init__(self, until_ns: int) -> None:
         self._until_ns = until_ns
@@ -101,7 +101,7 @@ def models_path(url: str) -> str:
 def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key: str | None) -> Served:
     where = target.url
     most_ns = min(ANSWER_NS, target.timeouts.total)
-    answer = Answer(loop.now_ns() + most_ns)
+    answer = Page(loop.now_ns() + most_ns)
     headers = {name: value for name, value in dialect.headers(target, key).items() if name.lower() != "content-type"}
     try:
         transport.exchange(HttpRequest("GET", models_path(target.url), tuple(headers.items())), answer)
@@ -147,6 +147,6 @@ def _unknown(says: str) -> Served:
     return Served(notes=(f"{says}: the models served are not known beforehand",))
 
 
-def _said(dialect: Dialect, answer: Answer) -> str:
+def _said(dialect: Dialect, answer: Page) -> str:
     message = dialect.refusal(answer.status, {}, answer.body)[2]
     return f" ({message})" if message else ""

@@ -8,7 +8,7 @@ from r1perf.client import Ticket
 from r1perf.client.fast import FastClient
 from r1perf.errors import TargetError, TransportError
 from r1perf.loop import Loop
-from r1perf.preflight import Answer, models_path, preflight
+from r1perf.preflight import Page, models_path, preflight
 from r1perf.probe.analyse import Answer, Pages, analyse
 from r1perf.probe.report import ProbeReport
 from r1perf.providers import Dialect
@@ -97,7 +97,7 @@ class _Tapped:
 
 def _get(loop: Loop, transport: Transport, path: str, headers: dict[str, str]) -> bytes | None:
     """Return the body of a page, None where there is none."""
-    page = Answer(loop.now_ns() + _PAGE_NS)
+    page = Page(loop.now_ns() + _PAGE_NS)
     try:
         transport.exchange(HttpRequest("GET", path, tuple(headers.items())), page)
     except TransportError:
