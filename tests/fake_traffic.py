@@ -1,4 +1,4 @@
-"""Conversations and a client for tests of traffic on virtual time."""
+"""Conversations, a client and somebody who watches, for tests of traffic on virtual time."""
 
 from r1perf.client import Reply
 from r1perf.datasets import Conversation, Expected, Turn
@@ -55,4 +55,17 @@ class FakeClient:
         return Reply(result, f"answer to {ticket.id}" if call.keep_answer else None)
 
     def close(self):
+        pass
+
+
+class Silent:
+    """A collector's view that keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, sentence):
+        self.notes.append(sentence)
+
+    def show(self, summary, phase):
         pass

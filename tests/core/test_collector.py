@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from fake_traffic import S, Silent
 
 from r1perf import clock, messages, snapshot
 from r1perf.collector import INTERRUPT_DRAIN_NS, Collector, Order
@@ -12,7 +13,6 @@ from r1perf.scenario import load, resolved
 from r1perf.schedule import Stage
 from r1perf.snapshot import Counter, Health, Snapshot
 
-S = 10**9
 STAGES = (Stage(0, "steady", 0, 10 * S, True, "constant 1/s"), Stage(1, "drain", 10 * S, None, False, "what is left"))
 HEALTH = Health(0, 0, 0, S, 0, 0, 0)
 
@@ -37,17 +37,6 @@ class Memory:
 
     def close(self, document):
         self.document = document
-
-
-class Silent:
-    def __init__(self):
-        self.notes = []
-
-    def note(self, sentence):
-        self.notes.append(sentence)
-
-    def show(self, summary, phase):
-        self.phase = phase
 
 
 class Bench:

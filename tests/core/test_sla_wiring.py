@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from fake_traffic import FakeClient, Talks
+from fake_traffic import FakeClient, Silent, Talks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_worker import worker_of
@@ -239,17 +239,6 @@ def test_a_worker_tells_what_it_plans_and_reports_what_it_counts(tmp_path, monke
 
 RUN = (Stage(0, "steady", 0, 10 * S, True, "constant 1/s"), Stage(1, "drain", 10 * S, None, False, "what is left"))
 HEALTH = Health(0, 0, 0, S, 0, 0, 0)
-
-
-class Silent:
-    def __init__(self):
-        self.notes = []
-
-    def note(self, sentence):
-        self.notes.append(sentence)
-
-    def show(self, summary, phase):
-        pass
 
 
 class Memory:

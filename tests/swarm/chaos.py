@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fake_traffic import MS, FakeClient, S, Talks
+from fake_traffic import MS, FakeClient, S, Silent, Talks
 
 from r1perf import clock
 from r1perf.arrivals import Poisson
@@ -38,17 +38,6 @@ class Faults(msgspec.Struct, frozen=True):
     delay_ms: int = 0  # at most: messages overtake each other
 
 
-class View:
-    def __init__(self):
-        self.notes = []
-
-    def note(self, sentence):
-        self.notes.append(sentence)
-
-    def show(self, summary, phase):
-        pass
-
-
 class Chaos:
     """One run with `workers` parts; `meanwhile(chaos)` is a task beside it. `away` workers keep their files elsewhere."""
 
@@ -58,7 +47,7 @@ class Chaos:
     ):  # fmt: skip
         self.loop = loop = SimLoop(start_ns=1_000 * S)
         self.faults, self.random = faults, random.Random(faults.seed)
-        self.folder, self.view = folder, View()
+        self.folder, self.view = folder, Silent()
         self.frames = []  # (to, frame) as sent
         self.cut = set()  # client ids that nothing reaches, and nothing comes from
         self.gone, self.absent, self.dropped = set(), set(), []  # processes that have ended; left Locust's list; given up
