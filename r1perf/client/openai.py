@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import msgspec
 
+from r1perf import open_files
 from r1perf.client import Reply, Ticket
 from r1perf.client.ending import Ending
 from r1perf.client.reading import Order, Reading
@@ -119,6 +120,7 @@ def open_openai(
     except ImportError as error:
         says = f'`target.engine = "openai"` needs the openai package, version 3 or later: pip install "r1perf[openai]" ({error})'
         raise UsageError(says) from error
+    open_files.allow()
     scheme, host, path, query, _ = urlsplit(address(dialect, target))
     headers = dialect.headers(target, key)
     # The SDK would send its api_key, which another header may carry or nobody has.

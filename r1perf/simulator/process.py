@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 
+from r1perf import open_files
 from r1perf.errors import UsageError
 from r1perf.simulator.options import Options
 from r1perf.simulator.server import Simulator, open_server
@@ -33,6 +34,7 @@ async def _serve(options: Options) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    open_files.allow()
     sim = Simulator(options, loop)
     try:
         server, url = await open_server(sim, loop)

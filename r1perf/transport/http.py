@@ -1,8 +1,6 @@
 """HTTP/1.1 over a loop: the transport of the fast engine."""
 
-import contextlib
-import resource
-
+from r1perf import open_files
 from r1perf.errors import TransportError
 from r1perf.loop import Loop
 from r1perf.transport import Exchange, HttpRequest, Receiver
@@ -14,20 +12,17 @@ from r1perf.transport.request import render
 from r1perf.transport.response import Response
 from r1perf.transport.tls import context
 
-FILES = 1 << 20
-"""How many open files are asked for where the system sets no bound: what Linux allows a process at most by default (nr_open)."""
-
 
 class HttpTransport:
     """A `Transport`: keep-alive connections to the origin of `url`, directly or through the environment's proxy.
 
     Outcomes: `connect_error` where no byte of a response came, `stream_broken` where one had begun, `timeout` by the connect
-    timeout or the receiver's deadline. Raises TargetError where the URL or the proxy cannot be used. Making one raises the
-    process's limit of open files as far as the system allows: the usual 1024 are fewer than the requests in flight of a large run.
+    timeout or the receiver's deadline. Raises TargetError where the URL or the proxy cannot be used. Making one lets the
+    process open as many files as the system allows it.
     """
 
     def __init__(self, loop: Loop, url: str, *, connect_timeout_ns: int, verify_tls: bool = True) -> None:
-        _allow_open_files()
+        open_files.allow()
         self.origin = parse_origin(url)
         proxy = proxy_for(self.origin)
         secure = self.origin.scheme == "https"
@@ -68,11 +63,3 @@ class HttpTransport:
         self._pool.close()
         for connection in tuple(self._active):
             connection.abort(TransportError("stream_broken", "closed", "the client closed the connection"))
-
-
-def _allow_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it; then a full table is said when it comes
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -446,13 +446,6 @@ def file_limits():
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_a_transport_raises_the_limit_of_open_files(connected, file_limits):
-    _, hard = file_limits
-    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-    connected(1)
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 1 << 20) if hard >= 0 else 1 << 20, hard)
-
-
 def test_descriptors_over_1024_work_and_are_used_again(loop, connected, file_limits):
     with Loopback(pong) as server:
         transport = connected(server.port)
