@@ -83,7 +83,7 @@ class Budget:
         cost = self._spent.cost + self._held.cost + hold.cost
         if limits.cost is not None and cost > limits.cost:
             return (
-                f"the limit of ${limits.cost:,.2f}{limits.whose} could be passed: ${self._spent.cost:,.4f} are spent, "
+                f"the limit of {_usd(limits.cost)}{limits.whose} could be passed: ${self._spent.cost:,.4f} are spent, "
                 f"{self._holds} requests in flight may cost ${self._held.cost:,.4f}, the next one ${hold.cost:,.4f}"
             )
         self._held = Hold(self._held.cost + hold.cost, self._held.output_tokens + hold.output_tokens)
@@ -120,3 +120,8 @@ def _input_most(call: Call) -> int:
         said = len((call.prompt or "").encode()) + sum(len(message.content.encode()) for message in call.messages)
         said, messages = said + (len(msgspec.json.encode(call.extra_body)) if call.extra_body else 0), len(call.messages)
     return said + TEMPLATE_TOKENS * (1 + messages)
+
+
+def _usd(amount: float) -> str:
+    """Write a limit as it was given: an N-th of a cent is no cent."""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.6g}"

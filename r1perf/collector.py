@@ -27,6 +27,9 @@ LEAD_NS = 200_000_000
 SILENCE_NS = 60_000_000_000
 """A worker that says nothing for so long, though its process lives, is given up."""
 
+BY_SIGNAL = "by Ctrl-C or SIGTERM"
+"""Why a run is `interrupted`."""
+
 RATE_LEAST = 20
 """An error rate is not taken from fewer ended requests."""
 
@@ -162,6 +165,7 @@ class Collector:
             if lost := self.summary.losses(worker):
                 self._feed.lose(max(self._merged.values(), default=0), lost)
             self.summary.lose(worker)
+            self._failed |= len(self.summary.lost_workers) == len(self._workers)  # nobody measured to the end
             self._check_over()
 
     def interrupt(self) -> None:
@@ -386,7 +390,7 @@ class Collector:
             return
         self._write(everything=True)
         status = "interrupted" if self._interrupts else "failed" if self._failed else "finished"
-        reason = self._reason or ("by Ctrl-C or SIGTERM" if self._interrupts else None)
+        reason = self._reason or (BY_SIGNAL if self._interrupts else None)
         built = msgspec.structs.replace(document(self.summary, status, reason), early=reason is not None)
         if self._standing is not None:
             verdicts = self._standing.verdicts(built.validity.reasons, reason)
@@ -399,7 +403,7 @@ class Collector:
         if failure is not None:
             reason = reason or failure
             self._failed = True
-        self._verdict = Verdict(self._code(built), reason, built)
+        self._verdict = Verdict(self._code(built), f"interrupted {reason}" if reason == BY_SIGNAL else reason, built)
 
     def _code(self, built: Document) -> int:
         if self._interrupts:

@@ -112,7 +112,7 @@ def _closed_rows(scenario: Scenario, plan: Plan, wanted: Mapping[str, Needs], sp
         for name in plan.workloads:
             groups = [s for s in plan.sessions if _in(s, stage, plan) and s.workload in (None, name)]
             share = {None: weights[name] / whole if whole else 0.0, name: 1.0}
-            conversations = sessions = 0.0
+            conversations = requests = sessions = answers_per_s = 0.0
             seconds: float | None = None
             need = wanted[name]
             for group in groups:
@@ -124,16 +124,21 @@ def _closed_rows(scenario: Scenario, plan: Plan, wanted: Mapping[str, Needs], sp
                 cycle = mean + group.think_time_ns / 1e9
                 if group.conversations is not None:
                     started, seconds = float(group.conversations), group.conversations * cycle / group.count
+                    asked = started * need.turns
                 else:
                     seconds = ((stage.end_ns or 0) - stage.start_ns) / 1e9
-                    started = group.count * seconds / cycle
+                    # However long an answer takes, every session sends a first request in the stage that it starts in.
+                    least = 1.0 if group.stage == stage.index else 0.0
+                    started = group.count * max(seconds / cycle, least)
+                    asked = group.count * max(seconds / cycle * need.turns, least)
                 conversations += started * share[group.workload]
+                requests += asked * share[group.workload]
                 sessions += group.count * share[group.workload] * _lasts(need, speed, thinking=False) / cycle
+                answers_per_s += group.count * share[group.workload] * need.turns / cycle
             if conversations and seconds:
-                rate = conversations * need.turns / seconds
                 yield Row(
                     stage=stage.name, judged=stage.judged, workload=name, seconds=seconds, conversations=conversations,
-                    requests=conversations * need.turns, requests_per_s=rate, output_tokens_per_s=rate * need.output_tokens,
+                    requests=requests, requests_per_s=requests / seconds, output_tokens_per_s=answers_per_s * need.output_tokens,
                     in_flight=sessions, exact=False,
                 )  # fmt: skip
 

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from r1perf.check import Check, check, render
 from r1perf.cli.options import read, scenario_options
 from r1perf.cli.pace import SETTLES, pace
+from r1perf.errors import UsageError
 from r1perf.preflight import api_key
 from r1perf.providers.registry import check_length
+from r1perf.report.paper import paper
 from r1perf.scenario import Scenario, folder, simulated
 from r1perf.sinks.influxdb import settings
 from r1perf.sla import foresee, terms
@@ -28,19 +30,22 @@ def command(source: str, **laid: Any) -> None:
     Nothing is sent.
     """
     scenario = read(source, **laid)
-    api_key(scenario.target)
     settings(scenario.sinks.influxdb, os.environ)
     base = folder(source)
     items = scenario.items(base)
     for loaded in items.values():
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
-    console = Console()
+    console = paper()
     plan = scenario.plan(items, base)
     made = check(scenario, items, plan)
     for _ in range(SETTLES if simulated(scenario.target.url) else 0):
         made = check(scenario, items, plan, pace(scenario, made))
     for part in render(made):
         console.print(part)
+    try:
+        api_key(scenario.target)
+    except UsageError as error:  # a plan needs none
+        console.print(f"[yellow]warning:[/yellow] a run cannot start here: {escape(str(error))}")
     for line in _clauses(scenario, made):
         console.print(line, soft_wrap=True)
 

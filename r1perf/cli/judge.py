@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 
 from r1perf.cli.options import baseline_option, sla_options
 from r1perf.cli.sides import worst
 from r1perf.report import print_verdicts
+from r1perf.report.paper import paper
 from r1perf.sla import exit_code, judge_archive, parse, require, runs_in
 from r1perf.sla.files import load
 
@@ -45,7 +45,7 @@ def command(
             msgspec.json.format(msgspec.json.encode({str(run): verdicts for run, verdicts in found.items()}), indent=2).decode()
         )
     for run, verdicts in found.items() if not as_json else ():
-        print_verdicts(verdicts, Console(), str(run))
+        print_verdicts(verdicts, paper(), str(run))
         if not verdicts:
             click.echo(f"{run}: it declared no clauses; give some with --sla or --sla-file", err=True)
     return worst([exit_code(verdicts) if verdicts else 2 for verdicts in found.values()])

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from r1perf.report import print_report
+from r1perf.report.paper import paper
 from r1perf.sinks.archive import write_document
 from r1perf.summary import document, recover
 
@@ -20,6 +20,6 @@ def command(runs: tuple[Path, ...], write: bool) -> None:
     """
     summary = recover(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
     rebuilt = document(summary, "interrupted", "rebuilt from what its workers had written")
-    print_report(rebuilt, Console())
+    print_report(rebuilt, paper())
     if write:
         write_document(runs[0], rebuilt)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from r1perf.errors import UsageError
 from r1perf.report import load, print_report, render_json
+from r1perf.report.paper import paper
 from r1perf.sinks.influxdb import Server, address, server
 from r1perf.sinks.influxdb.query import Bucket
 from r1perf.sinks.influxdb.reading import Part, find, read
@@ -37,7 +37,7 @@ def command(run: str, begin: str | None, end: str | None, as_json: bool) -> None
     if as_json:
         click.echo(render_json(document), nl=False)
     else:
-        print_report(document, Console())
+        print_report(document, paper())
 
 
 def _from_influxdb(at: address.Address, begin: str | None, end: str | None) -> Document:

@@ -18,6 +18,7 @@ from r1perf.collector import View
 from r1perf.errors import UsageError
 from r1perf.launch.run import Ran, run
 from r1perf.report import print_report, print_verdicts, render_json
+from r1perf.report.paper import paper
 from r1perf.scenario import Scenario, folder
 from r1perf.sinks.archive import create
 from r1perf.sla import read_verdicts, runs_in
@@ -121,7 +122,7 @@ def _tell(ran: Ran, *, as_json: bool, quiet: bool) -> None:
     """Print what came of a run; the archive's path stands last."""
     document, sentence = ran.verdict.document, ran.verdict.sentence
     if document is not None and not as_json and not quiet:
-        print_report(document, Console())
+        print_report(document, paper())
     if sentence is not None:
         click.echo(f"r1perf: {sentence}", err=True)
     if ran.folder is not None and not as_json:
@@ -141,4 +142,4 @@ def _tell_side(made: list[Ran]) -> None:
     document = made[-1].verdict.document
     if document is not None:
         verdicts = [one for one in read_verdicts(document.sla) if one.kind == "baseline"]
-        print_verdicts(verdicts, Console(), f"all {len(_folders(made))} runs against the baseline")
+        print_verdicts(verdicts, paper(), f"all {len(_folders(made))} runs against the baseline")

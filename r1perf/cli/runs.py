@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from r1perf.errors import ArchiveError, UsageError
+from r1perf.report.paper import paper
 from r1perf.report.runs import print_runs
 from r1perf.sinks.influxdb import Server, address, server
 from r1perf.sinks.influxdb.query import Bucket
@@ -25,7 +25,7 @@ def command(where: str, as_json: bool) -> None:
     The server is named by the environment: INFLUXDB_V2_URL, INFLUXDB_V2_ORG, INFLUXDB_V2_TOKEN.
     """
     found = _in_bucket(address.bucket(where)) if address.is_address(where) else _in_folder(Path(where))
-    print_runs(found, Console(), as_json=as_json)
+    print_runs(found, paper(), as_json=as_json)
 
 
 def _in_bucket(bucket: str) -> list[Listed]:

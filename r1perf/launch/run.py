@@ -14,6 +14,7 @@ from r1perf import clock
 from r1perf.collector import Collector, Order, Verdict, View
 from r1perf.launch.processes import Gone, Workers
 from r1perf.launch.simulated import simulator
+from r1perf.providers.registry import choose
 from r1perf.scenario import Scenario, resolved, simulated
 from r1perf.sinks import Sink
 from r1perf.sinks.archive import ArchiveSink, create
@@ -47,7 +48,9 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
         reached = scenario
         if kind is not None:
             name = scenario.target.name or f"simulated {kind[0]}"
-            reached = msgspec.structs.replace(scenario, target=msgspec.structs.replace(scenario.target, url=url, name=name))
+            provider = choose(scenario.target).name  # its address does not tell
+            target = msgspec.structs.replace(scenario.target, url=url, name=name, provider=provider)
+            reached = msgspec.structs.replace(scenario, target=target)
         folder = create(runs, scenario.name, clock.wall_ns())
         yield Order(
             scenario=reached,

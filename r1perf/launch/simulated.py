@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from r1perf.errors import UsageError
 
 
+def arguments(profile: str, options: dict[str, str]) -> list[str]:
+    """Return the command line's arguments for what a target's URL says."""
+    return [text for name, value in {"profile": profile, **options}.items() for text in (f"--{name.replace('_', '-')}", value)]
+
+
 @contextmanager
 def simulator(profile: str, options: dict[str, str]) -> Iterator[tuple[str, Callable[[], bool]]]:
     """Start one on a free port and give its URL (".../v1") and whether it still lives; raises UsageError with its own sentence where it refuses."""
-    arguments = [
-        text for name, value in {"profile": profile, **options}.items() for text in (f"--{name.replace('_', '-')}", value)
-    ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "r1perf.simulator", "--port", "0", "--parent-pipe", "0", *arguments],
+        [sys.executable, "-m", "r1perf.simulator", "--port", "0", "--parent-pipe", "0", *arguments(profile, options)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -35,6 +35,9 @@ _BY_HOST = {
     "api.fireworks.ai": "fireworks",
 }
 
+_SIMULATED = {"vllm-old": "vllm", "llama.cpp": "llamacpp"}
+"""Dialects of the simulated endpoint that go by another name here; `tags`, `prefilled` and `none` are servers without a parser."""
+
 
 def names() -> tuple[str, ...]:
     """Return every name that a target's `provider` may have."""
@@ -44,7 +47,8 @@ def names() -> tuple[str, ...]:
 def choose(target: Target) -> Dialect:
     """Return the target's dialect; raises ScenarioError for an unknown name.
 
-    "auto" goes by the URL's host; a host that is nobody's gets `openai`, which reads all dialects and sends only what all know.
+    "auto" goes by the URL's host, or by what a simulated endpoint is told to speak; a host that is nobody's gets `openai`, which reads
+    all dialects and sends only what all know.
     """
     if target.provider != "auto":
         if target.provider in _BY_NAME:
@@ -52,7 +56,11 @@ def choose(target: Target) -> Dialect:
         close = difflib.get_close_matches(target.provider, names(), 1)
         hint = f"; did you mean `{close[0]}`?" if close else ""
         raise ScenarioError("target.provider", f"unknown `{target.provider}`{hint} Allowed: {', '.join(names())}")
-    host = urlsplit(target.url).hostname or ""
+    url = urlsplit(target.url)
+    if url.scheme == "simulate":
+        told = dict(parse_qsl(url.query)).get("dialect", "vllm")
+        return _BY_NAME.get(_SIMULATED.get(told, told), _BY_NAME["openai"])
+    host = url.hostname or ""
     for suffix, name in _BY_HOST.items():
         if host == suffix or host.endswith(f".{suffix}"):
             return _BY_NAME[name]

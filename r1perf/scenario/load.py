@@ -65,7 +65,7 @@ def _read(source: str | Path) -> dict[str, Any]:
             guess = allowed(text.removesuffix(".toml"), [*shipped(), *kinds()])
             raise UsageError(f"{text}: no such file, shipped scenario or dataset; {guess}")
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: is not TOML: {error}") from error
     except (OSError, UnicodeDecodeError) as error:

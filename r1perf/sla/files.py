@@ -27,7 +27,7 @@ class SlaFile(msgspec.Struct, frozen=True):
 def load(path: Path, scope: Scope | None = None) -> SlaFile:
     """Read a file by its ending (.toml; .yaml, .yml, .json for OpenSLO); raises UsageError with the file and the reason."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"{path}: cannot be read: {reason}") from error

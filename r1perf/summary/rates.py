@@ -4,6 +4,9 @@ import msgspec
 
 from r1perf.summary.merged import ALL, Summary
 
+LEAST_S = 0.1
+"""In less, a few requests would make any rate: a drain that was cut at once has none."""
+
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Throughput over `seconds`. Tokens are absent where no request told how many it had.
@@ -42,9 +45,9 @@ class Little(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(summary: Summary, workload: str | None = None, stage: int | None = None) -> Rates | None:
-    """Return the throughput of one stage, or of the judged window (None); None where that has no length yet."""
+    """Return the throughput of one stage, or of the judged window (None); None where that is shorter than `LEAST_S`."""
     seconds = sum(end - begin for begin, end in summary.windows(stage)) / 1e9
-    if not seconds:
+    if seconds < LEAST_S:
         return None
 
     def rate(name: str, known: bool = True) -> float | None:

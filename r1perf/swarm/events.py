@@ -12,11 +12,11 @@ import locust
 from gevent.event import Event
 from locust.env import Environment
 from locust.runners import LocalRunner, WorkerRunner
-from rich.console import Console
 
 from r1perf.arrivals import Closed
 from r1perf.errors import R1perfError
 from r1perf.report import print_report
+from r1perf.report.paper import paper
 from r1perf.scenario import Scenario
 from r1perf.summary import Summary
 from r1perf.swarm import options
@@ -215,5 +215,5 @@ class _Lead:
         """Print our tables last, below Locust's own."""
         ran = self._master.ran
         if ran is not None and ran.verdict.document is not None:
-            print_report(ran.verdict.document, Console())
+            print_report(ran.verdict.document, paper())
             sys.stdout.write(f"{ran.folder}\n")

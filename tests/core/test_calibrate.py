@@ -146,7 +146,7 @@ FAILS = [
     pytest.param({"limits": Limits(requests=2)}, 2, "the limit of 2 requests is reached", id="requests"),
     pytest.param({"limits": Limits(cost=0.01), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 4, None, id="cost enough"),
     pytest.param({"limits": Limits(cost=0.001), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 0,
-                 "the limit of $0.00 could be passed: $0.0000 are spent, 0 requests in flight may cost $0.0000, the next one $0.0015", id="cost"),
+                 "the limit of $0.001 could be passed: $0.0000 are spent, 0 requests in flight may cost $0.0000, the next one $0.0015", id="cost"),
 ]  # fmt: skip
 
 

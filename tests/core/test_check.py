@@ -64,6 +64,12 @@ def test_closed_sessions_are_estimated():
     assert (row.exact, row.conversations, row.requests_per_s, row.in_flight) == (False, 40.0, 0.4, pytest.approx(4.4))
 
 
+def test_every_closed_session_sends_a_request_however_long_answers_take():
+    (row,) = checked(arrivals={"kind": "closed", "sessions": 8, "think_time": "9s"}, duration="5s").rows
+    assert (row.conversations, row.requests, row.requests_per_s) == (8, 8, 1.6)
+    assert row.output_tokens_per_s == pytest.approx(8 * 200 / 20)  # as many as they bring, whatever has been asked for
+
+
 def test_closed_stages_by_requests_last_as_long_as_they_take():
     parts = [{"kind": "closed", "sessions": n, "requests": 80} for n in (1, 8)]
     raw = {key: value for key, value in RAW.items() if key != "duration"} | {"arrivals": {"kind": "stages", "stages": parts}}
@@ -225,7 +231,9 @@ def test_speed_and_what_is_in_flight_settle_together(rate):
     [
         ("simulate:r2", '"r2" is not a profile; allowed are r1-16xh100, tiny, exact, slow'),
         ("simulate:tiny?speed=0", "speed 0 is not allowed; it is a factor above 0, up to 1000000"),
-        ("simulate:tiny?speed=x", 'speed is not a number: "x"'),
+        ("simulate:tiny?speed=x", "Invalid value for '--speed': 'x' is not a valid float."),
+        ("simulate:tiny?spead=3", "No such option '--spead'. (Did you mean one of: '--seed', '--speed'?)"),
+        ("simulate:tiny?fault=cut:x=1", '"x" is not a number in "cut:x=1"'),
     ],
 )
 def test_wrong_options_of_the_simulated_endpoint_are_told_by_check_too(url, says):

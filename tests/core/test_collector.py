@@ -234,7 +234,18 @@ def test_a_lost_workers_requests_are_lost_and_the_others_go_on(tmp_path):
     assert verdict.code == 3
     assert verdict.document.counts == {"scheduled": 6, "ok": 3, "lost": 3, "in_flight": 0}
     assert verdict.sentence == "worker 0 was lost: killed by SIGKILL"
+    assert verdict.document.status == "finished"
     assert bench.sinks[0].lost == 3
+
+
+def test_a_run_that_lost_its_last_worker_has_failed(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("0", taken("0", 0, 4, ok=4))
+    bench.collector.gone("0", "killed by SIGKILL")
+    bench.collector.gone("1", "killed by SIGKILL")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.document.status) == (3, "failed")
 
 
 def test_the_first_interrupt_drains_and_the_second_cuts(tmp_path):
@@ -245,7 +256,9 @@ def test_the_first_interrupt_drains_and_the_second_cuts(tmp_path):
     assert [m.drain_ns for _, m in bench.told(messages.Halt)] == [INTERRUPT_DRAIN_NS, 0]
     bench.report("0", taken("0", 0, 1, cancelled=1))
     bench.done("0")
-    assert (bench.collector.verdict.code, bench.collector.verdict.document.status) == (130, "interrupted")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.document.status, verdict.document.reason) == (130, "interrupted", "by Ctrl-C or SIGTERM")
+    assert verdict.sentence == "interrupted by Ctrl-C or SIGTERM"
 
 
 def test_an_interrupt_before_the_run_ends_it_at_once(tmp_path):

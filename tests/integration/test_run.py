@@ -209,6 +209,7 @@ def test_a_killed_worker_is_reported_and_what_it_had_finished_is_counted(start):
     assert run.wait() == 3
     assert "worker 0 was lost: killed by SIGKILL" in run.stderr
     document = run.document
+    assert document["status"] == "failed"
     assert document["validity"]["valid"] is False
     assert "worker 0 was lost" in document["validity"]["reasons"]
     assert document["counts"]["ok"] >= 8

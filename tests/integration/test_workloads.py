@@ -131,7 +131,8 @@ def test_inputs_are_as_long_as_recorded_by_the_servers_own_count(mixed):
         # Prompts too short for the template apart, the sums agree, and so do single ones but for the luck of the words drawn.
         long_enough = wanted > 4 * told["overhead"]
         assert got[long_enough].sum() == pytest.approx(wanted[long_enough].sum(), rel=0.02)
-        assert np.abs(got / wanted - 1)[long_enough].max() < max(0.12, 2 * told["error"])
+        # Half a word more or less is much of a short prompt.
+        assert (np.abs(got - wanted) <= np.maximum(5, max(0.12, 2 * told["error"]) * wanted))[long_enough].all()
         assert f"prompts of {name}: cache bust; " in ran.stdout
 
 
