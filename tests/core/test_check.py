@@ -233,7 +233,7 @@ def test_speed_and_what_is_in_flight_settle_together(rate):
         ("simulate:tiny?speed=0", "speed 0 is not allowed; it is a factor above 0, up to 1000000"),
         ("simulate:tiny?speed=x", "Invalid value for '--speed': 'x' is not a valid float."),
         ("simulate:tiny?spead=3", "No such option '--spead'. (Did you mean one of: '--seed', '--speed'?)"),
-        ("simulate:tiny?fault=cut:x=1", '"x" is not a number in "cut:x=1"'),
+        ("simulate:tiny?fault=cut:x=1", 'fault cut takes reset, eof, end, not "x"'),
     ],
 )
 def test_wrong_options_of_the_simulated_endpoint_are_told_by_check_too(url, says):

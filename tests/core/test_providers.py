@@ -37,6 +37,11 @@ def body(where, what):
         ("https://API.DeepSeek.com/v1", "deepseek"),
         ("https://notopenrouter.ai/v1", "openai"),
         ("http://127.0.0.1:8000/v1", "openai"),
+        ("simulate:tiny", "vllm"),
+        ("simulate:tiny?speed=2&dialect=llama.cpp", "llamacpp"),
+        ("simulate:tiny?dialect=vllm-old", "vllm"),
+        ("simulate:tiny?dialect=openrouter", "openrouter"),
+        ("simulate:tiny?dialect=tags", "openai"),
     ],
 )
 def test_auto_goes_by_the_host(url, name):
