@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -368,7 +369,7 @@ class Proxy:
         with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self._server)) as far:
             threading.Thread(target=self._back, args=(far, near), daemon=True).start()
             reader = near.makefile("rb")
-            while head := b"".join(iter(reader.readline, b"\r\n")):
+            while head := b"".join(takewhile(lambda line: line != b"\r\n", iter(reader.readline, b""))):
                 found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
                 body = reader.read(int(found[1])) if found else b""
                 if self._way == "small" and len(body) > self._most:

@@ -26,7 +26,6 @@ seed = 11
 duration = "6s"
 [target]
 url = "simulate:tiny?speed=10&truth={truth}"
-provider = "vllm"
 [workload.aime]
 dataset = {{ kind = "aime", file = "{data}/aime24.jsonl" }}
 max_tokens = "4k"
@@ -185,7 +184,6 @@ name = "prefix"
 requests = 150
 [target]
 url = "simulate:tiny?speed=50&truth={truth}"
-provider = "vllm"
 [workload.w]
 dataset = {{ kind = "synthetic", input_tokens = {{ dist = "uniform", low = 400, high = 900 }}, output_tokens = 2, prefix = {{ groups = 5, hit_ratio = {ratio} }} }}
 [arrivals]
