@@ -16,6 +16,9 @@ from r1perf.sla.validate import Scope, parse
 
 _KEYS = ("clauses", "confidence")
 
+_FROM_CONSTRUCTORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""What pyyaml lets through from what it builds values with: `2026-13-45`, `!!int ""`, `!!timestamp x`, `!!bool x`."""
+
 
 class SlaFile(msgspec.Struct, frozen=True):
     """The clauses of a file, and the confidence at which it wants them judged; None where it does not say."""
@@ -49,7 +52,10 @@ def load(path: Path, scope: Scope | None = None) -> SlaFile:
 def _toml(path: Path, text: str) -> tuple[list[str], float | None]:
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # more than TOMLDecodeError: a whole number of thousands of digits, deep nesting
         raise UsageError(f"{path}: is no valid TOML: {error}") from error
     for key in table:
         if key not in _KEYS:
@@ -65,7 +71,7 @@ def _toml(path: Path, text: str) -> tuple[list[str], float | None]:
 def _json(path: Path, text: str) -> list[Any]:
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # as above
         raise UsageError(f"{path}: is no valid JSON: {error}") from error
     return found if isinstance(found, list) else [found]
 
@@ -79,7 +85,7 @@ def _yaml(path: Path, text: str) -> list[Any]:
         ) from error
     try:
         return [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, *_FROM_CONSTRUCTORS) as error:
         raise UsageError(f"{path}: is no valid YAML: {' '.join(str(error).split())}") from error
 
 

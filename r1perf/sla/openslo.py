@@ -1,4 +1,4 @@
-"""Read OpenSLO v1 documents as clauses; pure: documents come as dicts, clauses go as text.
+"""Read OpenSLO v1 documents as clauses; pure: documents come as YAML or JSON decodes them, clauses go as text.
 
 An SLO's indicator names what r1perf measures in its `metricSource` (`type: r1perf`):
 
@@ -11,6 +11,7 @@ An SLO's indicator names what r1perf measures in its `metricSource` (`type: r1pe
 slices and precomputed (`raw`) ratios are refused. Specification: https://github.com/OpenSLO/OpenSLO.
 """
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -22,104 +23,177 @@ _OPS = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _OTHER_KINDS = ("SLI", "Service", "DataSource", "AlertPolicy", "AlertCondition", "AlertNotificationTarget")
 _SPEC_KEYS = ("query", "unit", "workload", "target", "during")
 
-Document = Mapping[str, Any]
+_MOST_DIGITS = 30
+"""Before or after the point of a number: `1e999999999` is one that would take a gigabyte to write out."""
 
 
-def clauses(documents: Iterable[Document]) -> list[str]:
+class _Value:
+    """One value of a document, and where it stands; what is not of the kind that is asked for is an error that says where.
+
+    A key without a value (`spec:`) counts as absent.
+    """
+
+    def __init__(self, found: Any, document: str, path: str = "") -> None:
+        self.found, self._document, self._path = found, document, path
+
+    def at(self, key: str) -> "_Value":
+        """Return what stands at a key, whose value is None where it is absent."""
+        return _Value(self.mapping().get(key), self._document, f"{self._path}.{key}" if self._path else key)
+
+    def mapping(self) -> Mapping[Any, Any]:
+        """Return the keys and values here; none where there is nothing."""
+        if self.found is None:
+            return {}
+        if not isinstance(self.found, Mapping):
+            raise self.wrong("must be a mapping")
+        return self.found
+
+    def items(self) -> list["_Value"]:
+        """Return the parts of a list that is not empty."""
+        if self.found is None or self.found == []:
+            raise self.error("is empty")
+        if not isinstance(self.found, list):
+            raise self.wrong("must be a list")
+        return [_Value(one, self._document, f"{self._path}[{place}]") for place, one in enumerate(self.found)]
+
+    def text(self) -> str:
+        """Return a text."""
+        if not isinstance(self.found, str):
+            raise self.wrong("must be a text")
+        return self.found
+
+    def number(self) -> Decimal:
+        """Return a number exactly as written, as a text too: YAML 1.1 reads `1e-3` as one."""
+        if isinstance(self.found, bool) or not isinstance(self.found, int | float | str):
+            raise self.wrong("must be a number")
+        try:
+            number = Decimal(str(self.found))
+        except (InvalidOperation, ValueError) as error:  # ValueError: a whole number of thousands of digits
+            raise self.wrong("must be a number") from error
+        if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+            raise self.wrong("must be a number that can be judged")
+        return number
+
+    def wrong(self, wanted: str) -> UsageError:
+        """Say what should have stood here, and what does."""
+        return self.error(f"{wanted}, not {'empty' if self.found is None else shown(self.found)}")
+
+    def error(self, says: str) -> UsageError:
+        """Say what is wrong here."""
+        return UsageError(f"{self._document}: {f'`{self._path}` ' if self._path else ''}{says}")
+
+
+def clauses(documents: Iterable[Any]) -> list[str]:
     """Return one clause an objective of every SLO; raises UsageError that names the SLO, the key and what is allowed."""
     parts = list(documents)
     for part in parts:
-        if not isinstance(part, Mapping) or part.get("kind") not in ("SLO", *_OTHER_KINDS):
-            kind = part.get("kind") if isinstance(part, Mapping) else part
-            raise UsageError(f"`kind: {kind}` is no OpenSLO document; allowed: SLO, {', '.join(_OTHER_KINDS)}")
+        kind = part.get("kind") if isinstance(part, Mapping) else part
+        if not isinstance(part, Mapping) or kind not in ("SLO", *_OTHER_KINDS):
+            raise UsageError(f"`kind: {shown(kind)}` is no OpenSLO document; allowed: SLO, {', '.join(_OTHER_KINDS)}")
         if part.get("apiVersion") != "openslo/v1":
-            raise UsageError(f"OpenSLO `apiVersion: {part.get('apiVersion')}` is not supported; allowed: openslo/v1")
-    indicators = {_name(part): part.get("spec", {}) for part in parts if part["kind"] == "SLI"}
-    found = [clause for part in parts if part["kind"] == "SLO" for clause in _slo(part, indicators)]
-    if not found:
+            raise UsageError(f"OpenSLO `apiVersion: {shown(part.get('apiVersion'))}` is not supported; allowed: openslo/v1")
+    indicators = {_name(part): _Value(part, f"SLI `{shown(_name(part))}`").at("spec") for part in parts if part["kind"] == "SLI"}
+    slos = [_Value(part, f"SLO `{shown(_name(part))}`") for part in parts if part["kind"] == "SLO"]
+    if not slos:
         raise UsageError("there is no SLO in these OpenSLO documents")
-    return found
+    return [clause for slo in slos for clause in _slo(slo, indicators)]
 
 
-def _name(document: Document) -> str:
-    return str(document.get("metadata", {}).get("name", "?"))
-
-
-def _slo(slo: Document, indicators: Mapping[str, Any]) -> list[str]:
-    name, spec = f"SLO `{_name(slo)}`", slo.get("spec", {})
-    method = spec.get("budgetingMethod", "Occurrences")
-    if method != "Occurrences":
-        raise UsageError(f"{name}: `budgetingMethod: {method}` cannot be judged in one run; allowed: Occurrences")
-    reference = spec.get("indicatorRef")
-    if reference is not None and reference not in indicators:
-        raise UsageError(f"{name}: `indicatorRef: {reference}` names no SLI here; allowed: {', '.join(indicators) or 'none'}")
-    indicator = indicators[reference] if reference is not None else spec.get("indicator", {}).get("spec", {})
-    objectives = spec.get("objectives") or []
-    if not objectives:
-        raise UsageError(f"{name}: `objectives` is empty")
-    if "thresholdMetric" in indicator:
-        source = _source(name, "thresholdMetric", indicator["thresholdMetric"])
-        return [_threshold(name, source, objective) for objective in objectives]
-    if "ratioMetric" in indicator:
-        return [_ratio(name, indicator["ratioMetric"], objective) for objective in objectives]
-    raise UsageError(f"{name}: the indicator needs `thresholdMetric` or `ratioMetric`")
-
-
-def _source(name: str, part: str, metric: Any) -> dict[str, str]:
-    source = metric.get("metricSource", {}) if isinstance(metric, Mapping) else {}
-    spec = source.get("spec", {})
-    if source.get("type") != "r1perf" or "query" not in spec:
-        raise UsageError(f"{name}: `{part}.metricSource` needs `type: r1perf` and `spec.query`")
-    for key in spec:
-        if key not in _SPEC_KEYS:
-            raise UsageError(f"{name}: `{part}.metricSource.spec.{key}` is unknown; allowed: {', '.join(_SPEC_KEYS)}")
-    return {key: str(value) for key, value in spec.items()}
-
-
-def _target(name: str, objective: Document) -> Decimal:
-    """Return an objective's target in percent, exactly as written."""
-    given = [key for key in ("target", "targetPercent") if key in objective]
-    if len(given) != 1:
-        raise UsageError(f"{name}: an objective needs `target` or `targetPercent`, and one of them only")
+def shown(value: Any) -> str:
+    """Write a value of a document for people: short, however long or deep it is."""
+    if isinstance(value, str) and value.isprintable() and len(value) <= 60:
+        return value
     try:
-        value = Decimal(str(objective[given[0]])) * (100 if given[0] == "target" else 1)
-    except InvalidOperation as error:
-        raise UsageError(f"{name}: `{given[0]}: {objective[given[0]]}` is no number") from error
-    if not 0 < value < 100:
-        raise UsageError(f"{name}: `{given[0]}: {objective[given[0]]}` is outside of 0 to 100 %")
-    return value
+        return reprlib.repr(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return "what is too long to show"
 
 
-def _threshold(name: str, source: Mapping[str, str], objective: Document) -> str:
-    op, value = objective.get("op"), objective.get("value")
-    if op not in _OPS or value is None:
-        raise UsageError(f"{name}: an objective on a threshold needs `op` ({', '.join(_OPS)}) and `value`")
+def _name(document: Mapping[str, Any]) -> str:
+    return _Value(document, str(document["kind"])).at("metadata").at("name").text()
+
+
+def _slo(slo: _Value, indicators: Mapping[str, _Value]) -> list[str]:
+    spec = slo.at("spec")
+    method = spec.at("budgetingMethod")
+    if method.found not in (None, "Occurrences"):
+        raise method.error(f"is {shown(method.found)}, which cannot be judged in one run; allowed: Occurrences")
+    indicator = _indicator(spec, indicators)
+    objectives = spec.at("objectives").items()
+    if "thresholdMetric" in indicator.mapping():
+        source = _source(indicator.at("thresholdMetric"))
+        return [_threshold(source, objective) for objective in objectives]
+    if "ratioMetric" in indicator.mapping():
+        return [_ratio(indicator.at("ratioMetric"), objective) for objective in objectives]
+    raise indicator.error("needs `thresholdMetric` or `ratioMetric`")
+
+
+def _indicator(spec: _Value, indicators: Mapping[str, _Value]) -> _Value:
+    reference = spec.at("indicatorRef")
+    if reference.found is None:
+        return spec.at("indicator").at("spec")
+    if reference.text() not in indicators:
+        raise reference.error(
+            f"is {shown(reference.found)}, and no SLI here; allowed: {', '.join(map(shown, indicators)) or 'none'}"
+        )
+    return indicators[reference.text()]
+
+
+def _source(metric: _Value) -> dict[str, str]:
+    source = metric.at("metricSource")
+    spec = source.at("spec")
+    if source.at("type").found != "r1perf" or "query" not in spec.mapping():
+        raise source.error("needs `type: r1perf` and `spec.query`")
+    for key in spec.mapping():
+        if key not in _SPEC_KEYS:
+            raise spec.error(f"has the unknown key `{shown(key)}`; allowed: {', '.join(_SPEC_KEYS)}")
+    return {key: spec.at(key).text() for key in spec.mapping()}
+
+
+def _target(objective: _Value) -> Decimal:
+    """Return an objective's target in percent, exactly as written."""
+    given = [key for key in ("target", "targetPercent") if key in objective.mapping()]
+    if len(given) != 1:
+        raise objective.error("needs `target` or `targetPercent`, and one of them only")
+    target = objective.at(given[0])
+    percent = target.number() * (100 if given[0] == "target" else 1)
+    if not 0 < percent < 100:
+        raise target.error(f"is {shown(target.found)}, outside of 0 to 100 %")
+    return percent
+
+
+def _threshold(source: Mapping[str, str], objective: _Value) -> str:
+    op, value = objective.at("op"), objective.at("value")
+    if op.found is None or value.found is None:
+        raise objective.error(f"is on a threshold, so it needs `op` ({', '.join(_OPS)}) and `value`")
+    if op.text() not in _OPS:
+        raise op.error(f"is {shown(op.found)}; allowed: {', '.join(_OPS)}")
     query = source["query"]
     default = "s" if query in METRICS and METRICS[query].unit == "us" else "/s" if query == "interactivity" else ""
     return _clause(
-        f"p{_plain(_target(name, objective))}({query})",
+        f"p{_plain(_target(objective))}({query})",
         source,
-        f"{_OPS[op]} {_plain(Decimal(str(value)))}{source.get('unit', default)}",
+        f"{_OPS[op.text()]} {_plain(value.number())}{source.get('unit', default)}",
     )
 
 
-def _ratio(name: str, ratio: Any, objective: Document) -> str:
-    side = "good" if "good" in ratio else "bad"
-    if "raw" in ratio or side not in ratio or "total" not in ratio:
-        raise UsageError(f"{name}: `ratioMetric` needs `good` or `bad`, and `total`")
-    source = _source(name, f"ratioMetric.{side}", ratio[side])
-    total = _source(name, "ratioMetric.total", ratio["total"])["query"]
-    target, query = _target(name, objective), source["query"]
+def _ratio(ratio: _Value, objective: _Value) -> str:
+    side = "good" if "good" in ratio.mapping() else "bad"
+    if "raw" in ratio.mapping() or side not in ratio.mapping() or "total" not in ratio.mapping():
+        raise ratio.error("needs `good` or `bad`, and `total`")
+    source = _source(ratio.at(side))
+    total = _source(ratio.at("total"))["query"]
+    target, query = _target(objective), source["query"]
     wanted = "answers" if query == "right" else "attempts"
     if total != wanted:
-        raise UsageError(f"{name}: `ratioMetric.total` of `{query}` is `{wanted}`, not `{total}`")
+        raise ratio.at("total").error(f"of `{shown(query)}` is `{wanted}`, not `{shown(total)}`")
     if (side, query) in (("good", "ok"), ("bad", "errors")):
         return _clause("error_rate", source, f"<= {_plain(100 - target)}%")
     if (side, query) == ("good", "right"):
         return _clause("accuracy", source, f">= {_plain(target)}%")
     if side == "good":
         return _clause(f"goodput({query})", source, f">= {_plain(target)}%")
-    raise UsageError(f"{name}: `ratioMetric.bad` cannot be `{query}`; allowed: errors")
+    raise ratio.at("bad").error(f"cannot be `{shown(query)}`; allowed: errors")
 
 
 def _clause(aggregate: str, source: Mapping[str, str], rest: str) -> str:

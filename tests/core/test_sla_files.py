@@ -1,10 +1,14 @@
 """Clauses come from TOML and from OpenSLO documents; what is wrong is said in one sentence with the file."""
 
+import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from r1perf.errors import UsageError
 from r1perf.sla import Scope
@@ -103,27 +107,91 @@ GOOD = {"op": "lt", "value": 1, "target": 0.9}
         ({"kind": "Service", "apiVersion": "openslo/v1"}, "there is no SLO in these OpenSLO documents"),
         (
             slo(threshold("ttft"), GOOD, budgetingMethod="Timeslices"),
-            "SLO `chat`: `budgetingMethod: Timeslices` cannot be judged",
+            "SLO `chat`: `spec.budgetingMethod` is Timeslices, which cannot be judged in one run; allowed: Occurrences",
         ),
-        (slo(None, GOOD, indicatorRef="nowhere"), "`indicatorRef: nowhere` names no SLI here; allowed: none"),
-        (slo(threshold("ttft")), "`objectives` is empty"),
-        (slo({}, GOOD), "the indicator needs `thresholdMetric` or `ratioMetric`"),
-        (slo(threshold("ttft", usage="x"), GOOD), "`thresholdMetric.metricSource.spec.usage` is unknown; allowed: query"),
+        (slo(None, GOOD, indicatorRef="nowhere"), "`spec.indicatorRef` is nowhere, and no SLI here; allowed: none"),
+        (slo(threshold("ttft")), "`spec.objectives` is empty"),
+        (slo({}, GOOD), "`spec.indicator.spec` needs `thresholdMetric` or `ratioMetric`"),
+        (
+            slo(threshold("ttft", usage="x"), GOOD),
+            "`spec.indicator.spec.thresholdMetric.metricSource.spec` has the unknown key `usage`; allowed: query",
+        ),
         (slo({"thresholdMetric": {"metricSource": {"type": "Datadog", "spec": {"query": "x"}}}}, GOOD), "needs `type: r1perf`"),
-        (slo(threshold("ttft"), {"op": "eq", "value": 1, "target": 0.9}), "needs `op` (lt, lte, gt, gte) and `value`"),
+        (
+            slo(threshold("ttft"), {"op": "eq", "value": 1, "target": 0.9}),
+            "`spec.objectives[0].op` is eq; allowed: lt, lte, gt, gte",
+        ),
+        (
+            slo(threshold("ttft"), {"op": "lt", "target": 0.9}),
+            "`spec.objectives[0]` is on a threshold, so it needs `op` (lt, lte",
+        ),
         (slo(threshold("ttft"), {"op": "lt", "value": 1}), "needs `target` or `targetPercent`"),
         (slo(threshold("ttft"), GOOD | {"targetPercent": 90}), "one of them only"),
-        (slo(threshold("ttft"), GOOD | {"target": 1.5}), "`target: 1.5` is outside of 0 to 100 %"),
-        (slo(threshold("ttft"), GOOD | {"target": "most"}), "`target: most` is no number"),
-        (slo({"ratioMetric": {"raw": source("x")}}, {"target": 0.9}), "`ratioMetric` needs `good` or `bad`, and `total`"),
-        (slo(ratio(bad="slow"), {"target": 0.9}), "`ratioMetric.bad` cannot be `slow`; allowed: errors"),
-        (slo(ratio("answers", good="ok"), {"target": 0.9}), "`ratioMetric.total` of `ok` is `attempts`, not `answers`"),
+        (slo(threshold("ttft"), GOOD | {"target": 1.5}), "`spec.objectives[0].target` is 1.5, outside of 0 to 100 %"),
+        (slo(threshold("ttft"), GOOD | {"target": "most"}), "`spec.objectives[0].target` must be a number, not most"),
+        (slo(threshold("ttft"), GOOD | {"target": float("nan")}), "[0].target` must be a number that can be judged, not nan"),
+        (slo(threshold("ttft"), GOOD | {"value": "fast"}), "`spec.objectives[0].value` must be a number, not fast"),
+        (slo(threshold("ttft"), GOOD | {"value": True}), "`spec.objectives[0].value` must be a number, not True"),
+        (slo(threshold("ttft"), GOOD | {"value": "1e999999999"}), "must be a number that can be judged, not 1e999999999"),
+        (slo(threshold("ttft"), GOOD | {"op": ["lt"]}), "`spec.objectives[0].op` must be a text, not ['lt']"),
+        (slo(threshold("ttft")) | {"metadata": None}, "SLO: `metadata.name` must be a text, not empty"),
+        (slo(threshold("ttft")) | {"spec": None}, "SLO `chat`: `spec.objectives` is empty"),
+        (slo(threshold("ttft"), GOOD) | {"spec": "fast"}, "SLO `chat`: `spec` must be a mapping, not fast"),
+        (slo({"ratioMetric": None}, {"target": 0.9}), "ratioMetric` needs `good` or `bad`, and `total`"),
+        (slo({"ratioMetric": {"raw": source("x")}}, {"target": 0.9}), "ratioMetric` needs `good` or `bad`, and `total`"),
+        (slo(ratio(bad="slow"), {"target": 0.9}), "ratioMetric.bad` cannot be `slow`; allowed: errors"),
+        (slo(ratio("answers", good="ok"), {"target": 0.9}), "ratioMetric.total` of `ok` is `attempts`, not `answers`"),
     ],
 )
 def test_openslo_that_cannot_be_judged(document: Any, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         clauses([document])
     assert message in str(refused.value)
+
+
+SLI = {"apiVersion": "openslo/v1", "kind": "SLI", "metadata": {"name": "first"}, "spec": threshold("ttft")}
+
+GOOD_DOCUMENTS = [
+    [slo(threshold("ttft", unit="ms", workload="chat", during="main"), GOOD, GOOD | {"op": "gte"})],
+    [SLI, slo(None, {"op": "lte", "value": 0.8, "targetPercent": 95}, indicatorRef="first", budgetingMethod="Occurrences")],
+    [slo(ratio(good="ttft<800ms, tpot<60ms"), {"target": 0.95}), slo(ratio("answers", good="right"), {"target": 0.7})],
+    [slo(ratio(bad="errors"), {"target": 0.99})],
+]
+
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.dates(), st.binary(max_size=2), st.just([]), st.just({}),
+    st.just([1]), st.just({"a": 1}), st.just({1: 2}), st.just([[]]), st.just([{}]), st.just(10**5000), st.just("1e999999999"), st.just("a" * 100),
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Go through the path of every value in nested dicts and lists."""
+    if path:
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, (*path, key))
+
+
+@given(st.data())
+def test_whatever_stands_where_in_openslo_a_wrong_document_is_a_usage_error(data: st.DataObject) -> None:
+    documents = copy.deepcopy(data.draw(st.sampled_from(GOOD_DOCUMENTS)))
+    for _ in range(data.draw(st.integers(1, 2))):
+        *way, last = data.draw(st.sampled_from(list(places(documents))))
+        holder: Any = documents
+        for step in way:
+            holder = holder[step]
+        holder[last] = data.draw(ANYTHING)
+    try:
+        said = clauses(documents)
+    except UsageError as refused:
+        said = str(refused).splitlines()
+        assert len(said) == 1
+    assert all(len(line) < 400 for line in said)
+
+
+@pytest.mark.parametrize("documents", GOOD_DOCUMENTS)
+def test_the_documents_that_are_mutated_are_good(documents: list[Any]) -> None:
+    assert clauses(documents)
 
 
 def test_toml(tmp_path: Path) -> None:
@@ -143,7 +211,16 @@ def test_toml(tmp_path: Path) -> None:
         ("sla.toml", 'clauses = ["p95(tfft) < 1s"]', "unknown metric `tfft`; did you mean `ttft`? (column 5)"),
         ("slo.json", "{", "is no valid JSON"),
         ("slo.json", '{"kind": "Pod"}', "`kind: Pod` is no OpenSLO document"),
+        ("sla.toml", f"confidence = {'9' * 5000}", "is no valid TOML"),
+        ("sla.toml", 'confidence = nan\nclauses = ["p95(ttft) < 1s"]', "`confidence` must lie between 0.5 and 1"),
+        ("slo.json", "[" * 100_000, "is no valid JSON"),
+        ("slo.json", '{"kind": ' + "9" * 5000 + "}", "is no valid JSON"),
         ("slo.yaml", "a: [", "is no valid YAML"),
+        ("slo.yaml", "a: 2026-13-45", "is no valid YAML: month must be in 1..12"),
+        ("slo.yaml", 'a: !!int ""', "is no valid YAML"),
+        ("slo.yaml", "a: !!timestamp x", "is no valid YAML"),
+        ("slo.yaml", "a: !!bool x", "is no valid YAML"),
+        ("slo.yaml", "&a [*a]", "[...]]]]]]]` is no OpenSLO document"),
         ("slo.txt", "", "cannot tell what `.txt` holds; allowed: .toml, .yaml, .yml, .json"),
     ],
 )
