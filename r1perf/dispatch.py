@@ -74,12 +74,13 @@ def dispatch(
 ) -> None:
     """Call `start(arrival, scheduled_ns, prepared)` at each arrival's time, in order, until they end or `stopped` is set.
 
-    `start` must not wait (it spawns). An arrival whose time has passed is started at once: late, never skipped. Rendering
-    happens between arrivals, up to `AHEAD` of them in advance; one that could not be rendered in time is rendered late.
+    `start` must not wait (it spawns). An arrival whose time has passed is started at once: late, never skipped; after `AHEAD`
+    late ones others have a turn. Rendering happens between arrivals, up to `AHEAD` of them in advance; one that could not be
+    rendered in time is rendered late.
     """
     coming = iter(arrivals)
     ready: deque[tuple[Arrival, P]] = deque()
-    exhausted = False
+    exhausted, late = False, 0
     while True:
         if not ready and not exhausted:
             arrival = next(coming, None)
@@ -98,6 +99,10 @@ def dispatch(
                 ready.append((arrival, prepare(arrival)))
                 # Rendering may take its time: let responses be read between two of them.
                 loop.sleep_until(loop.now_ns())
+        late = late + 1 if loop.now_ns() > due_ns else 0
+        if late and late % AHEAD == 0:
+            # A rate that no worker can start would else leave it deaf: no answer read, no signal, no end.
+            loop.sleep_until(loop.now_ns())
         if stopped.wait(due_ns):
             return
         arrival, prepared = ready.popleft()

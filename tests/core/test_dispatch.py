@@ -4,6 +4,7 @@ import pytest
 
 from r1perf.dispatch import AHEAD, Gate, dispatch
 from r1perf.loop import Cancelled
+from r1perf.loop.gevent import GeventLoop
 from r1perf.loop.sim import SimLoop
 from r1perf.schedule import Arrival
 
@@ -60,6 +61,15 @@ def test_rendering_stops_at_the_look_ahead():
         return len(rendered)
 
     assert loop.run(main) == AHEAD
+
+
+def test_arrivals_that_come_faster_than_they_can_be_started_leave_the_loop_its_turns():
+    loop, started = GeventLoop(), []  # the real one, which a wait whose time has passed does not leave
+    stopped = loop.event()
+    late = (Arrival(index=i, offset_ns=i, stage=0, workload="w", item=i) for i in range(10_000))
+    loop.spawn(stopped.set)
+    dispatch(loop, late, 0, lambda arrival: None, lambda arrival, *_: started.append(arrival.index), stopped)
+    assert started == list(range(AHEAD - 1))
 
 
 def test_stopped_ends_at_once():
