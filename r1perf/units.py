@@ -49,9 +49,13 @@ class Duration(int):
 
 
 class Rate(float):
-    """Events per second, written "10/s", "120/min" or "30/h"."""
+    """Events per second, written "10/s", "120/min" or "30/h"; 0, or from LEAST to MOST.
+
+    Below LEAST the times of a few thousand events do not fit into 64 bits of ns; above MOST gaps are shorter than any loop's turn.
+    """
 
     allowed = 'a rate such as "10/s", "120/min" or "30/h"'
+    LEAST, MOST = 1e-6, 1e6
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -59,7 +63,15 @@ class Rate(float):
         match = _RATE.fullmatch(text.strip())
         if match is None:
             raise ValueError(f'"{text}" is not {cls.allowed}')
-        return cls(float(match[1]) / _RATE_SECONDS[match[2]])
+        rate = cls(float(match[1]) / _RATE_SECONDS[match[2]])
+        if rate and not rate.runs:
+            raise ValueError(f'"{text}" is out of range: a rate is from {cls.LEAST:f}/s to {cls.MOST:,.0f}/s')
+        return rate
+
+    @property
+    def runs(self) -> bool:
+        """Tell whether events can come at this rate."""
+        return self.LEAST <= self <= self.MOST
 
     def __str__(self) -> str:
         """Write the rate per second."""

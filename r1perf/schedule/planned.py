@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from r1perf.arrivals import Stream
 from r1perf.schedule.model import Arrival, Sessions, Stage, live_stage
+from r1perf.units import Rate
 
 _CHUNK = 4096
 _LIVE_ITEMS = 1 << 40
@@ -134,8 +135,11 @@ class Plan:
     def live(self, number: int, rate: float, start_ns: int) -> tuple[Stage, Iterator[Arrival]]:
         """Plan a stage `live-<number>` without an end: Poisson arrivals of this shard from `start_ns` on, for the web UI.
 
-        It depends on the seed, the number, the rate and the weights alone; its items and arrival indexes are its own.
+        It depends on the seed, the number, the rate and the weights alone; its items and arrival indexes are its own. Raises
+        ValueError for a rate that no `Rate` runs at, 0 among them.
         """
+        if not Rate(rate).runs:
+            raise ValueError(f"arrivals cannot come at {rate:g}/s")
         stage = live_stage(self.stages, number, rate, start_ns)
         return stage, self._live(number, stage.name, rate, start_ns, stage.index)
 

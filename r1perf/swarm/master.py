@@ -133,8 +133,10 @@ class Master:
     def set_rate(self, rate: Rate) -> None:
         """Let arrivals come at another rate from now on, in a stage of its own (`live-1`, ...) that ends with the run.
 
-        Raises UsageError where no run goes on, and in a closed loop.
+        Raises UsageError for a rate at which nothing would come, where no run goes on, and in a closed loop.
         """
+        if not rate.runs:
+            raise UsageError("the rate must be greater than 0")
         if self._relay is None or self.scenario is None or self.summary is None or not self.running:
             raise UsageError("no run goes on whose rate could be changed")
         if not _open(self.scenario):

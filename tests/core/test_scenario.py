@@ -304,6 +304,8 @@ def test_shorthands(source, given_, arrivals, duration, requests):
     ("given_", "message"),
     [
         ({"rate": "2"}, '--rate: "2" is not a rate such as "10/s", "120/min" or "30/h"'),
+        ({"rate": "0.0000009/s"}, '--rate: "0.0000009/s" is out of range: a rate is from 0.000001/s to 1,000,000/s'),
+        ({"rate": "1000000000/s"}, '--rate: "1000000000/s" is out of range: a rate is from 0.000001/s to 1,000,000/s'),
         ({"rate": "2/s", "sessions": 3}, "--rate and --sessions exclude each other: arrivals come by rate, or when a session is ready"),
         ({"rate": "2/s", "duration": "5"}, '`duration`: "5" is not a duration such as "500ms", "90s", "1m30s" or "2h"'),
         ({"rate": "2/s", "requests": 0}, "`requests`: must be at least 1, not 0"),

@@ -363,6 +363,20 @@ def test_a_live_stage_depends_on_seed_and_number_alone_and_is_shared_out():
     assert {a.stage for a in rows} == {stage.index}
 
 
+@pytest.mark.parametrize("rate", [0.0, -1.0, 1e-9, 1e9, float("inf"), float("nan")])
+def test_no_live_stage_has_a_rate_at_which_nothing_or_too_much_would_come(rate):
+    with pytest.raises(ValueError, match="arrivals cannot come at"):
+        plan(MIX, poisson(2, duration=D("10s")), seed=1).live(1, rate, 0)
+
+
+@pytest.mark.parametrize("rate", [Rate.LEAST, Rate.MOST])
+def test_the_times_of_a_live_stage_fit_at_either_end(rate):
+    _, arrivals = plan(MIX, poisson(2, duration=D("10s")), seed=1).live(1, rate, 0)
+    times_ns = [arrival.offset_ns for arrival in itertools.islice(arrivals, 4000)]
+    assert times_ns == sorted(times_ns)
+    assert times_ns[-1] / S * rate == pytest.approx(4000, rel=0.1)
+
+
 def test_a_shard_that_is_none_is_refused():
     with pytest.raises(ValueError, match="shard 3 of 3 does not exist"):
         plan(ONE, poisson(1, duration=D("5s")), seed=1).shard(3, 3)
