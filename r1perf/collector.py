@@ -204,6 +204,14 @@ class Collector:
             self._send(worker, messages.Live(self._lives, rate, start_ns))
         return True
 
+    def restate(self, sentence: str, before: str, now: str) -> None:
+        """Tell of a change that was not planned; stages that said `before` of themselves say `now` from here on."""
+        if self.summary is None or self._halted or self._verdict is not None:
+            return
+        self._note(sentence)
+        stages = self.summary.stages
+        stages[:] = [msgspec.structs.replace(stage, says=now) if stage.says == before else stage for stage in stages]
+
     def tick(self) -> None:
         """Do what time asks for: write intervals, look at the limits, show the present."""
         if self._verdict is None and self.summary is not None:
@@ -319,7 +327,7 @@ class Collector:
         """Take note that a worker ends early; the others end with it."""
         self._wrong_target |= message.wrong_target
         self._failed |= message.failed
-        self.stop(message.reason)
+        self.stop(f"worker {worker}: {message.reason}" if len(self._workers) > 1 else message.reason)
 
     def _halt(self, drain_ns: int | None) -> None:
         self._halted = True
@@ -401,9 +409,10 @@ class Collector:
             reason, self._reason, self._asked = vain, vain, False
         failure = self._feed.close(built)
         if failure is not None:
-            reason = reason or failure
+            reason = f"{reason}; {failure}" if reason else failure
             self._failed = True
-        self._verdict = Verdict(self._code(built), f"interrupted {reason}" if reason == BY_SIGNAL else reason, built)
+        sentence = f"interrupted {reason}" if reason is not None and reason.startswith(BY_SIGNAL) else reason
+        self._verdict = Verdict(self._code(built), sentence, built)
 
     def _code(self, built: Document) -> int:
         if self._interrupts:

@@ -282,7 +282,7 @@ def test_a_worker_that_stops_ends_the_run_for_all(tmp_path, message, code, statu
     assert [w for w, _ in bench.told(messages.Halt)] == ["0", "1"]
     bench.done("0", "1")
     verdict = bench.collector.verdict
-    assert (verdict.code, verdict.document.status, verdict.sentence) == (code, status, message.reason)
+    assert (verdict.code, verdict.document.status, verdict.sentence) == (code, status, f"worker 0: {message.reason}")
 
 
 def test_a_sink_that_cannot_write_ends_the_run_in_order(tmp_path):
@@ -319,3 +319,44 @@ def test_the_error_rate_is_that_of_the_window(tmp_path, failed, stops):
     bench.report("0", taken("0", 0, 100, ok=100), taken("0", 1, 0), taken("0", 2, 30, ok=30 - failed, overloaded=failed))
     bench.collector.tick()
     assert bool(bench.told(messages.Halt)) is stops
+
+
+# --- What was not planned, and what goes wrong twice ---
+
+
+def test_an_early_end_names_the_worker_where_there_are_several(tmp_path):
+    for workers, says in ((("0",), "no more"), (("0", "1"), "worker 1: no more")):
+        bench = Bench(tmp_path, workers)
+        bench.ready(*workers)
+        bench.collector.receive(workers[-1], messages.Stopping("no more"))
+        bench.done(*workers)
+        assert bench.collector.verdict.sentence == says
+
+
+class Full(Memory):
+    """A sink whose disk is full at the end."""
+
+    def close(self, document):
+        raise ArchiveError("run.json cannot be written: no space left")
+
+
+def test_a_document_that_could_not_be_written_is_said_beside_the_reason_of_the_end(tmp_path):
+    bench = Bench(tmp_path, sinks=[Full()])
+    bench.ready("0")
+    bench.collector.receive("0", messages.Stopping("snapshots.0 cannot be written", failed=True))
+    bench.done("0")
+    assert bench.collector.verdict.code == 3
+    assert bench.collector.verdict.sentence == "snapshots.0 cannot be written; run.json cannot be written: no space left"
+
+
+def test_stages_say_what_has_become_of_them(tmp_path):
+    bench = Bench(tmp_path)
+    bench.collector.restate("too early", "constant 1/s", "never")
+    bench.ready("0")
+    bench.collector.restate("it changed", "constant 1/s", "constant 2/s")
+    bench.collector.stop("enough")
+    bench.collector.restate("too late", "constant 2/s", "never")
+    bench.done("0")
+    rows = bench.sinks[0].document.stages
+    assert [row.plan.says for row in rows] == ["constant 2/s", "what is left"]
+    assert bench.sinks[0].notes == ["it changed", "stopping: enough"]
