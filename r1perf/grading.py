@@ -1,11 +1,12 @@
 """Grade an answer with a known right one: the last balanced `\\boxed{}`, else "answer is", else the last whole number.
 
-Reasoning is cut off first: a box inside it is a draft. Pure functions; called off the hot path.
+Reasoning is cut off first: a box inside it is a draft. Pure functions whose time grows with the text's length and no faster, whatever a
+model says: every pattern here moves on over what it has read. `Source.grade` calls them, on a thread where a text is long.
 """
 
 import re
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -54,20 +55,47 @@ class Grades(msgspec.Struct, frozen=True):
         return self.right / answered if answered else None
 
 
-def grade(answer: str | None, expected: str, *, truncated: bool = False) -> Grade:
+SEARCHED = 50_000
+"""Characters at the end of an answer, its reasoning cut off, in which a box is looked for: the answer stands at the end."""
+
+SAID = 20_000
+"""The same for "answer is" and for whole numbers."""
+
+SENTENCE = 1_000
+"""Characters of what is said after "answer is", at most."""
+
+
+class Graded(NamedTuple):
+    """A grade, and what was read as the answer; None where nothing was."""
+
+    grade: Grade
+    answer: str | None
+
+
+def grade(answer: str | None, expected: str, *, truncated: bool = False) -> Graded:
     """Grade one answer text. `truncated` says that the length limit cut it.
 
-    A cut answer is graded only where its box was complete: a number at the cut may miss digits.
+    A cut answer is graded only where its box was complete: a number at the cut may miss digits. Where `expected` is no whole number,
+    what follows "answer is" is compared with it as a text, and a number elsewhere is no answer.
     """
     text = without_reasoning(answer or "")
-    found = boxed(text)
-    if found is None and truncated:
-        return Grade.TRUNCATED
+    right = normal(expected)
+    found = boxed(text[-SEARCHED:])
+    if found is not None:
+        return Graded(Grade.RIGHT if normal(found) == right else Grade.WRONG, found)
+    if truncated:
+        return Graded(Grade.TRUNCATED, None)
+    sentence = _said(text[-SAID:])
+    if _WHOLE.fullmatch(right):
+        found = None if sentence is None else _number(sentence)
+        found = found if found is not None else _last_number(text[-SAID:])
+    elif sentence is not None:
+        # "Paris, the capital of France": an expected text with a comma of its own is compared whole.
+        first = re.split(r"[,;]\s", sentence, maxsplit=1)[0]
+        found = first if normal(first) == right else sentence
     if found is None:
-        found = _said(text)
-    if found is None:
-        return Grade.UNANSWERED
-    return Grade.RIGHT if normal(found) == normal(expected) else Grade.WRONG
+        return Graded(Grade.UNANSWERED, None)
+    return Graded(Grade.RIGHT if normal(found) == right else Grade.WRONG, found)
 
 
 def without_reasoning(text: str) -> str:
@@ -77,74 +105,86 @@ def without_reasoning(text: str) -> str:
 
 
 def boxed(text: str) -> str | None:
-    """Return the content of the last `\\boxed{}` (or `\\fbox{}`) whose braces balance and that is not empty."""
-    for match in reversed(list(_BOX.finditer(text))):
-        content = _balanced(text, match.end())
-        if content is not None and content.strip():
-            return content
+    """Return the content of the last `\\boxed{}` (or `\\fbox{}`) whose braces balance and that is not empty.
+
+    From the end: a closing brace belongs to the nearest opening one before it that is still open.
+    """
+    marks, open_ends = [], list[int]()
+    for mark in _MARK.finditer(text):
+        marks.append(mark)  # noqa: PERF402 - `list` would do it in one go, for which other threads would wait
+    for mark in reversed(marks):
+        if mark[0] == "}":
+            open_ends.append(mark.start())
+        elif open_ends and (mark[0] == "{" or len(mark[0]) > 2):  # not an escaped brace
+            content = text[mark.end() : open_ends.pop()]
+            if mark[0] != "{" and content.strip():
+                return content
     return None
 
 
 def normal(answer: str) -> str:
     """Reduce an answer to what is compared: after the last "=", without dressing, units and leading zeros ("073" is "73").
 
-    What is no whole number is its text, in lower case and without spaces.
+    What is no whole number is its text, in lower case and without spaces. Digits stay text: a number may have any number of them.
     """
+    answer = re.sub(r"\s+", " ", answer)
     bare = _UNIT_TEXT.sub("", answer)
     text = _STYLE.sub(r"\1", bare if bare.strip(" $.") else answer)
     text = _DRESSING.sub("", text.replace("{,}", ",").rpartition("=")[2]).strip().rstrip(".").strip()
     number = _WHOLE.fullmatch(_UNIT.sub("", text))
     if number is None:
-        return re.sub(r"\s+", "", text).lower()
-    value = int(number[2].replace(",", ""))
-    return f"-{value}" if number[1] == "-" and value else str(value)
+        return text.replace(" ", "").lower()
+    digits = number[2].replace(",", "")
+    digits = (digits if digits.isascii() else "".join(str(int(digit)) for digit in digits)).lstrip("0") or "0"
+    return f"-{digits}" if number[1] == "-" and digits != "0" else digits
 
 
-_BOX = re.compile(r"(?:\\boxed|\x08oxed|\\fbox|\\framebox)\s*\{")  # \x08: "\b" of a "\boxed" that was unescaped once too often
+# \x08: "\b" of a "\boxed" that was unescaped once too often. An escaped brace is none, and "\\" before a box escapes nothing.
+_BOX = r"(?:\\boxed|\x08oxed|\\fbox|\\framebox)\s*\{"
+_MARK = re.compile(rf"{_BOX}|\\(?!{_BOX}).|[{{}}]", re.DOTALL)
 _STYLE = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathit|mathsf|boldsymbol|bm|mbox|emph)\s*\{([^{}]*)\}")
 _UNIT_TEXT = re.compile(r"\\(?:text|textrm|mathrm|mbox)\s*\{[^{}\d]*\}(?:\^\{?\d\}?)?")
 _DRESSING = re.compile(r"\\[,;:! ()\[\]]|\\(?:displaystyle|left|right|quad)\b|[$*~`{}]")
-_UNIT = re.compile(r"\s*(?:\^?\\circ|\^?°|\\degree|\\?%|(?<=\d)\s+[A-Za-z][A-Za-z. ]*)(?:\^\d)?$")
+_UNIT = re.compile(r" ?(?:\^?\\circ|\^?°|\\degree|\\?%|(?<=\d )[A-Za-z][A-Za-z. ]*)(?:\^\d)?$")
 _WHOLE = re.compile(r"\(?([+-]?)\s*(\d{1,3}(?:,\d{3})+|\d+)(?:\.0*)?\)?")
-_SAID = re.compile(r"answer\W{0,4}\s*(?:is\b|:|=)\W*?(?=[\s\d$\\])", re.IGNORECASE)
+_ANSWER_IS = re.compile(r"answer\W{0,4}\s*(?:is\b|:|=)\W*?(?=[\s\d$\\])", re.IGNORECASE)
 _MATH = re.compile(r"[\s*:]*(?:\$+([^$]+)\$+|\\\((.+?)\\\)|\\\[(.+?)\\\])", re.DOTALL)
 _CHAIN = re.compile(r"[-+]?\d[\d,+\-*/×·()\s]*(?:=[\d,+\-*/×·()\s]*\d)*")
+_NOT_WHOLE = re.compile(r"[-+]?[\d,]*\d(?:\.\d*[1-9]|[ \t]*[-+*/×·^][ \t]*\(?\d)")
+_COMMAND = re.compile(r"\\(?:[dt]?frac|sqrt|[dt]?binom)\b")
 _INTEGER = re.compile(r"(?<![\w.^])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w)")
 
 
-def _balanced(text: str, start: int) -> str | None:
-    """Return the text from `start` to the brace that closes what was opened before it."""
-    depth, escaped = 1, False
-    for position in range(start, len(text)):
-        character = text[position]
-        if escaped:
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        elif character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if not depth:
-                return text[start:position]
-    return None
-
-
 def _said(text: str) -> str | None:
-    """Return what follows the last "answer is" or "answer:", else the last whole number."""
-    said = list(_SAID.finditer(text))
-    if said:
-        sentence = re.split(r"\.\s|\n\s*\n", text[said[-1].end() :].lstrip(), maxsplit=1)[0]
-        math = _MATH.match(sentence)
-        if math is not None:
-            inside = next(group for group in math.groups() if group is not None)
-            if _WHOLE.fullmatch(normal(inside)):
-                return inside
-        chain = _CHAIN.search(sentence)
-        if chain is not None:
-            found = _whole_numbers(chain[0])
-            if found:
-                return found[-1 if "=" in chain[0] else 0]
+    """Return the sentence after the last "answer is" or "answer:"; None where nothing is said so."""
+    end = None
+    for said in _ANSWER_IS.finditer(text):
+        end = said.end()
+    if end is None:
+        return None
+    return re.split(r"\.\s|\n\s*\n", text[end : end + SENTENCE].lstrip(), maxsplit=1)[0]
+
+
+def _number(sentence: str) -> str | None:
+    """Return the whole number that a sentence gives, or what it gives instead of one (73/2, 73.5); None where there is none."""
+    math = _MATH.match(sentence)
+    if math is not None:
+        inside = next(group for group in math.groups() if group is not None)
+        if _WHOLE.fullmatch(normal(inside)) or _COMMAND.search(inside):
+            return inside
+    chain = _CHAIN.search(sentence)
+    if chain is None:
+        return None
+    if _COMMAND.search(sentence, 0, chain.start()):
+        return sentence
+    last = sentence.rfind("=", chain.start(), chain.end()) + 1 or chain.start()
+    if odd := _NOT_WHOLE.match(sentence[last:].lstrip()):
+        return odd[0]
+    found = _whole_numbers(chain[0])
+    return found[-1 if "=" in chain[0] else 0] if found else None
+
+
+def _last_number(text: str) -> str | None:
     found = _whole_numbers(text)
     return found[-1] if found else None
 

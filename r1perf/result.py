@@ -57,7 +57,8 @@ class Usage(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that is known of one request when it has ended: one line of `requests.<worker>.jsonl`.
 
-    All `*_ns` are monotonic stamps of the worker's loop; None where the thing did not happen. No prompt or answer text.
+    All `*_ns` are monotonic stamps of the worker's loop; None where the thing did not happen. No prompt or answer text, but for what
+    was read of a graded answer.
     `chunks` counts output chunks; of these `coalesced` shared the read of the chunk before them.
     `chunks_by_stage` says in which stage (by index) the output chunks happened; it adds up to `chunks`.
     """
@@ -98,6 +99,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     upstream: str | None = None
     model: str | None = None  # as the server named it
     local_port: int | None = None
+    grade: str | None = None  # what its answer is worth (grading.Grade), where it was graded
+    answer: str | None = None  # what was read as the answer for that, shortened
     stamps_ns: list[int] | None = None  # every output chunk's stamp, only with record_chunks
 
 

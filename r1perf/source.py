@@ -1,15 +1,23 @@
 """One workload, ready to be asked: conversations by item, calls rendered from them, answers graded."""
 
+import traceback
+
 from r1perf.client import Reply
 from r1perf.datasets import Conversation, Items, Turn
-from r1perf.grading import Grade, grade
+from r1perf.grading import Grade, Graded, grade
 from r1perf.result import Outcome
 from r1perf.target import Call, Message, Target
 from r1perf.units import Tokens
 from r1perf.workload import Workload
 
 KEEP_ANSWER = 200_000
-"""Characters of an answer that are kept until it is graded or the next turn is rendered; never longer, never on disk."""
+"""Characters of an answer that are kept until the next turn is rendered; never longer, never on disk."""
+
+KEEP_GRADED = 1_000_000
+"""The same until it is graded: its end decides, and no answer that fits into R1's 131,072 tokens is as long."""
+
+KEEP_READ = 64
+"""Characters of what was read as a graded answer, which stand in its request's line."""
 
 SIMULATED_ANSWER = "x-r1sim-answer"
 """The header in which the simulated endpoint takes the right answer; no other target is sent it."""
@@ -23,6 +31,7 @@ class WorkloadSource:
         self._workload = workload
         self._target = target
         self._simulated = simulated
+        self._faulty = False  # the grader has failed, and said so
 
     def of(self, items: Items) -> "WorkloadSource":
         """Return the same workload over other items."""
@@ -32,7 +41,7 @@ class WorkloadSource:
         """Render one turn; `messages` is everything that was said before it."""
         workload, completions = self._workload, self._target.endpoint == "completions"
         said = (*messages, Message("user", turn.text, turn.shared))
-        needed = turn.expected is not None or (turn is not conversation.turns[-1] and turn.recorded_answer is None)
+        needed = turn is not conversation.turns[-1] and turn.recorded_answer is None
         most = turn.max_tokens or workload.max_tokens
         return Call(
             messages=() if completions else said,
@@ -44,7 +53,7 @@ class WorkloadSource:
             headers={**workload.headers, **conversation.headers, **self._hint(turn)},
             extra_body=workload.extra_body,
             body=turn.body,
-            keep_answer=KEEP_ANSWER if needed else 0,
+            keep_answer=KEEP_GRADED if turn.expected is not None else KEEP_ANSWER if needed else 0,
             cache_control=getattr(workload.dataset, "cache_control", False),
         )
 
@@ -53,9 +62,19 @@ class WorkloadSource:
         told = self._simulated and turn.expected is not None and turn.expected.isascii() and turn.expected.isprintable()
         return {SIMULATED_ANSWER: turn.expected} if told and turn.expected is not None else {}
 
-    def grade(self, turn: Turn, reply: Reply) -> Grade | None:
-        """Grade an answer that ended well; what failed or was cut by the run's end has no grade."""
+    def grade(self, turn: Turn, reply: Reply) -> Graded | None:
+        """Grade an answer that ended well; what failed or was cut by the run's end has no grade.
+
+        Never raises: a fault of the grader is no reason to end a run. It goes to the log once, and such answers count as unanswered.
+        """
         outcome = reply.result.outcome
         if turn.expected is None or outcome not in (Outcome.OK, Outcome.TRUNCATED):
             return None
-        return grade(reply.answer, turn.expected, truncated=outcome is Outcome.TRUNCATED)
+        try:
+            found = grade(reply.answer, turn.expected, truncated=outcome is Outcome.TRUNCATED)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours
+            if not self._faulty:
+                self._faulty = True
+                traceback.print_exception(error)
+            return Graded(Grade.UNANSWERED, None)
+        return found if found.answer is None else found._replace(answer=found.answer.strip()[:KEEP_READ])

@@ -12,6 +12,7 @@ from r1perf.budget import Budget, Hold
 from r1perf.client import Client, Reply, Ticket
 from r1perf.datasets import Conversation, Items, Turn
 from r1perf.dispatch import Gate, dispatch
+from r1perf.grading import Graded
 from r1perf.loop import Cancelled, Event, Loop, Task
 from r1perf.recorder import Recorder
 from r1perf.result import CENSORED, FAILED, Outcome, Result
@@ -25,6 +26,9 @@ BACKOFF_NS = 1_000_000_000
 
 BACKOFF_MOST_NS = 60_000_000_000
 
+GRADED_HERE = 2_000
+"""Characters of an answer that is graded at once, in 0.1 ms; a longer one (up to 20 ms) on a thread, while all else goes on."""
+
 
 class Source(Protocol):
     """One workload, ready to be asked for."""
@@ -36,8 +40,8 @@ class Source(Protocol):
     def call(self, conversation: Conversation, turn: Turn, messages: tuple[Message, ...]) -> Call:
         """Render one turn with everything that was said before it."""
 
-    def grade(self, turn: Turn, reply: Reply) -> str | None:
-        """Return the grade of an answer, where it has one."""
+    def grade(self, turn: Turn, reply: Reply) -> Graded | None:
+        """Return the grade of an answer, where it has one; never raises."""
 
 
 class _Ready(msgspec.Struct, frozen=True):
@@ -373,10 +377,22 @@ class Traffic:
             reply = self._client.send(ticket, prepared, stream)
         finally:
             self.gate.leave()
-        result = recorder.add(reply.result, stream, source.grade(turn, reply))
+        result = self._graded(source, turn, reply)
+        result = recorder.add(result, stream, result.grade)
         self._budget.settle(hold, result)
         self._on_result(result)
         return Reply(result, reply.answer)
+
+    def _graded(self, source: Source, turn: Turn, reply: Reply) -> Result:
+        """Return the result with its answer's grade."""
+        try:
+            long = len(reply.answer or "") > GRADED_HERE
+            found = self._loop.offload(source.grade, turn, reply) if long else source.grade(turn, reply)
+        except Cancelled:  # the run's end cuts what is in flight; this has ended, and is only read
+            found = source.grade(turn, reply)
+        if found is None:
+            return reply.result
+        return msgspec.structs.replace(reply.result, grade=str(found.grade), answer=found.answer)
 
     def _dropped(self, ticket: Ticket) -> Result:
         return Result(

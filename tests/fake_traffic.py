@@ -15,21 +15,23 @@ class Talks:
     size = None
     digest = "talks"
 
-    def __init__(self, turns=1, think_ms=0):
-        self.turns, self.think_ms = turns, think_ms
+    def __init__(self, turns=1, think_ms=0, expected=None):
+        self.turns, self.think_ms, self.right = turns, think_ms, expected
         self.expected = Expected(turns, None, None)
 
     def conversation(self, item):
-        turns = tuple(Turn(text=f"{item}.{n}", think_time_ns=self.think_ms * MS if n else 0) for n in range(self.turns))
+        turns = tuple(
+            Turn(text=f"{item}.{n}", think_time_ns=self.think_ms * MS if n else 0, expected=self.right) for n in range(self.turns)
+        )
         return Conversation(turns=turns)
 
 
 class FakeClient:
     """Answers after `service_ms`; `outcomes` says by request id what comes of it, else ok. Keeps what it was asked."""
 
-    def __init__(self, loop, service_ms=100, outcomes=None, retry_after_ns=None, output_tokens=10, status=500):
+    def __init__(self, loop, service_ms=100, outcomes=None, retry_after_ns=None, output_tokens=10, status=500, answer=None):
         self.loop, self.service_ms, self.outcomes, self.retry_after_ns = loop, service_ms, outcomes or {}, retry_after_ns
-        self.output_tokens, self.status = output_tokens, status
+        self.output_tokens, self.status, self.answer = output_tokens, status, answer
         self.sent, self.calls = [], []
 
     def prepare(self, call):
@@ -52,7 +54,7 @@ class FakeClient:
             usage=Usage(output_tokens=self.output_tokens) if ok else Usage(), token_source="server" if ok else None,
             retry_after_ns=self.retry_after_ns,
         )  # fmt: skip
-        return Reply(result, f"answer to {ticket.id}" if call.keep_answer else None)
+        return Reply(result, (self.answer or f"answer to {ticket.id}") if call.keep_answer else None)
 
     def close(self):
         pass

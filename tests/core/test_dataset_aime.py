@@ -100,7 +100,7 @@ def test_made_problems_are_graded_by_their_own_answers():
     for item in range(200):
         turn = items.conversation(item).turns[0]
         assert turn.text.endswith(DIRECTIVE)
-        assert grade(rf"Therefore \boxed{{{int(turn.expected):03d}}}", turn.expected) is Grade.RIGHT
+        assert grade(rf"Therefore \boxed{{{int(turn.expected):03d}}}", turn.expected).grade is Grade.RIGHT
     assert Aime(grade=False).load(42).conversation(0).turns[0].expected is None
 
 

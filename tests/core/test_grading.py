@@ -1,5 +1,7 @@
 """Grading: a hand-checked table of model answers of every awkward form."""
 
+from resource import RUSAGE_SELF, getrusage
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,12 +70,38 @@ ANSWERS = [
     ("nothing", "", "73", U),
     ("words only", "I cannot solve this.", "73", U),
     ("text answers", r"\boxed{\text{Blue Whale}}", "blue whale", R),
+    ("text after answer is", "The answer is Paris.", "Paris", R),
+    ("text after answer is, another", "The answer is Rome.", "Paris", W),
+    ("text after answer is, and more", "The answer is Paris, the capital of France.", "Paris", R),
+    ("text with a comma", "The answer is (1, 2).", "(1, 2)", R),
+    ("bold text", "**Answer:** **Paris**", "Paris", R),
+    ("last answer is", "The answer is Rome. No: the answer is Paris.", "Paris", R),
+    ("fraction expected", "The answer is 1/2.", "1/2", R),
+    ("decimal expected", "The answer is 3.5.", "3.5", R),
+    ("no sentence for a text", "It may be Paris, or 12.", "Paris", U),
+    ("a fraction is no whole number", "The answer is 73/2.", "73", W),
+    ("a fraction in LaTeX is none", r"The answer is $\frac{73}{2}$.", "73", W),
+    ("a bare fraction in LaTeX is none", r"The answer is \frac{73}{2}.", "73", W),
+    ("a fraction that is worked out", r"The answer is \frac{146}{2} = 73.", "73", R),
+    ("a decimal is none", "The answer is 73.5.", "73", W),
+    ("a decimal that is worked out", "The answer is 147/2 = 73.5.", "73", W),
+    ("a sum that is not worked out", "The answer is 73 + 1.", "73", W),
+    ("whole, though with zeros", "The answer is 73.0.", "73", R),
+    ("remark in parentheses", "The answer is 73 (70 + 3).", "73", R),
+    ("doubled backslash", r"\\boxed{73}", "73", R),
+    ("escaped brace in a box", r"\boxed{a\{b} c", r"a\{b", R),
+    ("more digits than Python reads", r"\boxed{" + "9" * 8000 + "}", "73", W),
+    ("as many digits, right", "so " + "9" * 8000, "9" * 8000, R),
+    ("zeros before", r"\boxed{" + "0" * 9000 + "73}", "73", R),
+    ("full-width digits", "\\boxed{\uff17\uff13}", "73", R),
+    ("box far before the end", r"\boxed{73}" + " word" * 5000, "73", R),
+    ("longer than what is searched", "x" * 300_000 + r"\boxed{73}", "73", R),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answer", "expected", "worth"), [pytest.param(*row, id=name) for name, *row in ANSWERS])
 def test_grades(answer, expected, worth):
-    assert grade(answer, expected) is worth
+    assert grade(answer, expected).grade is worth
 
 
 @pytest.mark.parametrize(
@@ -88,7 +116,7 @@ def test_grades(answer, expected, worth):
     ],
 )
 def test_what_the_limit_cut_is_graded_only_with_a_complete_box(answer, worth):
-    assert grade(answer, "73", truncated=True) is worth
+    assert grade(answer, "73", truncated=True).grade is worth
 
 
 def test_grades_add_up_and_accuracy_counts_all_four():
@@ -104,12 +132,39 @@ def test_grades_add_up_and_accuracy_counts_all_four():
 
 @given(st.text(alphabet="\\boxed{}<think>/ =.,-$0123456789answeri"), st.booleans())
 def test_any_text_gets_one_grade(text, truncated):
-    assert grade(text, "73", truncated=truncated) in Grade
+    assert grade(text, "73", truncated=truncated).grade in Grade
 
 
 @given(st.integers(0, 999), st.text(alphabet="abc {}$=0123456789"))
 def test_a_complete_last_box_decides_whatever_stands_before(number, before):
-    assert grade(before + rf" \boxed{{{number:03d}}}", str(number)) is R
+    assert grade(before + rf" \boxed{{{number:03d}}}", str(number)).grade is R
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param(r"\boxed{ ", id="boxes that never close"),
+        pytest.param(r"So \boxed{\frac{a}{b} ", id="with braces inside"),
+        pytest.param(r"\boxed", id="no brace"),
+        pytest.param(" ", id="spaces"),
+        pytest.param("\\", id="backslashes"),
+        pytest.param("{", id="opening braces"),
+        pytest.param("}{", id="closing braces"),
+        pytest.param("answer is ", id="answer is"),
+        pytest.param("$", id="dollars"),
+        pytest.param("9", id="digits"),
+        pytest.param("1=", id="equations"),
+        pytest.param(r"\text{a", id="texts"),
+    ],
+)
+@pytest.mark.parametrize(("before", "after"), [("", ""), (r"\boxed{1", "x}"), ("answer is 1", "x")])
+def test_no_answer_takes_long(before, piece, after):
+    """Each of these takes some milliseconds; where the work grows with the square of the text it is minutes."""
+    text = before + piece * (200_000 // len(piece)) + after
+    began = getrusage(RUSAGE_SELF).ru_utime
+    grade(text, "73")
+    normal(text)
+    assert getrusage(RUSAGE_SELF).ru_utime - began < 5
 
 
 def test_parts():

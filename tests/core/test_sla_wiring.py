@@ -14,6 +14,7 @@ from r1perf.budget import Budget, Limits
 from r1perf.client import Reply
 from r1perf.collector import Collector, Order
 from r1perf.datasets.prompts import Prompts
+from r1perf.grading import Grade, Graded
 from r1perf.histogram.buckets import index
 from r1perf.loop.sim import SimLoop
 from r1perf.recorder import Recorder
@@ -151,9 +152,9 @@ class Noted:
         return []
 
 
-class Graded(WorkloadSource):
+class Grading(WorkloadSource):
     def grade(self, turn, reply: Reply):
-        return "right" if reply.result.outcome is Outcome.OK else None
+        return Graded(Grade.RIGHT, None) if reply.result.outcome is Outcome.OK else None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ class Graded(WorkloadSource):
 def test_every_conversation_is_over_once_after_its_last_turn(arrivals, options, halt_ms):
     loop, noted, talks = SimLoop(start_ns=T0), Noted(), Talks(turns=3, think_ms=50)
     scheme = plan({"w": Share(1.0, None, 3.0)}, arrivals, seed=1, duration=Duration.seconds(2))
-    source = Graded(Workload(dataset=Prompts(prompts=("x",))), talks, Target(url="http://x/v1", model="m"))
+    source = Grading(Workload(dataset=Prompts(prompts=("x",))), talks, Target(url="http://x/v1", model="m"))
     results = []
 
     def main():

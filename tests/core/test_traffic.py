@@ -6,8 +6,9 @@ import pytest
 from fake_traffic import MS, T0, FakeClient, S, Talks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_run import a_run
 
-from r1perf.arrivals import Closed, Constant
+from r1perf.arrivals import Closed, Constant, Stages
 from r1perf.budget import Budget, Limits
 from r1perf.datasets.prompts import Prompts
 from r1perf.loop.sim import SimLoop
@@ -15,6 +16,7 @@ from r1perf.recorder import Recorder
 from r1perf.result import Outcome
 from r1perf.schedule import Share, plan
 from r1perf.source import WorkloadSource
+from r1perf.summary import Summary
 from r1perf.target import Price, Target
 from r1perf.traffic import Traffic
 from r1perf.units import Duration, Rate, Tokens
@@ -60,6 +62,11 @@ def drive(
         ran.drain_ms = dict(snapshot.ended)[scheme.stages[-2].index] / MS if snapshot.ended else None
         for counter in snapshot.counters:
             ran.counters[counter.name] += counter.n
+        summary = Summary(a_run(stages=scheme.stages, interval_ns=3600 * S))
+        summary.merge(snapshot)
+        summary.elapsed_ns = loop.now_ns() - T0
+        told = {stage.name: summary.window(stage) for stage in scheme.stages}
+        ran.windows_ms = {name: (window[0] / MS, window[1] / MS) for name, window in told.items() if window}
 
     loop.run(main)
     ran.outcomes = Counter(result.outcome for result in ran.results)
@@ -92,6 +99,68 @@ def test_turns_follow_their_answers_and_carry_the_history():
     assert ran.client.sent[:3] == [("0.0", 0.0), ("0.1", 150.0), ("0.2", 300.0)]
     assert [m.content for m in ran.client.calls[2].messages] == ["0.0", "answer to 0.0", "0.1", "answer to 0.1", "0.2"]
     assert ran.counters["conversations"] == ran.counters["conversations_done"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "grade", "read"),
+    [
+        pytest.param(r"\boxed{73}", "right", "73", id="short"),
+        pytest.param("so " * 100_000 + r"\boxed{074}", "wrong", "074", id="long, on a thread"),
+        pytest.param("I cannot say", "unanswered", None, id="no answer"),
+        pytest.param(r"\boxed{" + "7" * 9_000 + "}", "wrong", "7" * 64, id="more digits than Python reads"),
+    ],
+)
+def test_each_result_carries_its_grade_and_what_was_read(answer, grade, read):
+    ran = drive(constant(), duration=Duration.seconds(0.2), talks=Talks(expected="73"), client={"answer": answer})
+    assert [(result.grade, result.answer) for result in ran.results] == [(grade, read)] * 2
+    assert ran.counters[f"grade.{grade}"] == 2
+
+
+def test_nobody_waits_for_a_long_answer_to_be_graded(monkeypatch):
+    threads = []
+
+    class Watched(SimLoop):
+        def offload(self, run, *args):
+            threads.append(run.__name__)
+            return super().offload(run, *args)
+
+    monkeypatch.setitem(globals(), "SimLoop", Watched)
+    for answer, offloaded in (("73 " * 600, []), ("73 " * 700, ["grade", "grade"])):
+        ran = drive(constant(), duration=Duration.seconds(0.2), talks=Talks(expected="73"), client={"answer": answer})
+        assert [result.grade for result in ran.results] == ["right", "right"]
+        assert threads == offloaded
+
+
+def test_an_answer_that_is_being_graded_when_the_run_is_cut_has_its_grade(monkeypatch):
+    class Slow(SimLoop):
+        def offload(self, run, *args):
+            self.sleep_until(self.now_ns() + S)
+            return super().offload(run, *args)
+
+    monkeypatch.setitem(globals(), "SimLoop", Slow)
+    ran = drive(
+        constant(), duration=Duration.seconds(0.1), talks=Talks(expected="73"), client={"answer": "73 " * 700}, cut_ms=150
+    )
+    assert ran.ended_ms == 150
+    assert [(result.outcome, result.grade) for result in ran.results] == [(Outcome.OK, "right")]
+
+
+def test_a_fault_of_the_grader_ends_no_run_and_is_told_once(monkeypatch, capsys):
+    def broken(*args, **options):
+        raise ValueError("a fault of the grader")
+
+    monkeypatch.setattr("r1perf.source.grade", broken)
+    ran = drive(constant(), duration=Duration.seconds(0.3), talks=Talks(expected="73"))
+    assert [result.grade for result in ran.results] == ["unanswered"] * 3
+    assert capsys.readouterr().err.count("ValueError: a fault of the grader") == 1
+
+
+def test_as_much_of_an_answer_is_kept_as_it_is_needed_for():
+    kept = {}
+    for expected, turns in ((None, 1), (None, 2), ("73", 1)):
+        ran = drive(constant(), duration=Duration.seconds(0.1), talks=Talks(turns, expected=expected))
+        kept[expected, turns] = [call.keep_answer for call in ran.client.calls]
+    assert kept == {(None, 1): [0], (None, 2): [200_000], ("73", 1): [1_000_000]}
 
 
 def test_a_failed_turn_ends_its_conversation_and_the_rest_is_counted():
@@ -162,6 +231,32 @@ def test_halt_wakes_who_rests_and_drops_who_waits():
     ran = drive(constant("1/s"), duration=Duration.seconds(60), talks=Talks(2, think_ms=50_000), halt_ms=500)
     assert ran.ended_ms == 500
     assert ran.counters["abandoned_turns"] == 1
+
+
+TWO = Stages(stages=(constant("5/s", duration=Duration.seconds(10)), constant("1/s", duration=Duration.seconds(10))))
+LASTED = [
+    # Answers take 6 s: what runs when nothing is sent any more is the drain.
+    pytest.param(constant("5/s"), {"requests": 10}, None, {"constant": (0, 1800), "drain": (1800, 7800)}, id="requests end it"),
+    pytest.param(
+        constant("5/s"), {"requests": 10, "warmup": Duration.seconds(1)}, None,
+        {"warmup": (0, 1000), "constant": (1000, 2800), "drain": (2800, 8800)}, id="requests end it after a warmup",
+    ),
+    pytest.param(closed(1, ramp_up=Duration(0)), {"requests": 2}, None, {"closed": (0, 6000), "drain": (6000, 12_000)}, id="sessions end it"),
+    pytest.param(constant("5/s"), {"duration": Duration.seconds(2)}, None, {"constant": (0, 2000), "drain": (2000, 7800)}, id="its time ends it"),
+    pytest.param(constant("5/s"), {"duration": Duration.seconds(60)}, 3100, {"constant": (0, 3100), "drain": (3100, 9000)}, id="halted"),
+    pytest.param(TWO, {}, 3100, {"constant": (0, 3100), "drain": (3100, 9000)}, id="halted before the second stage"),
+    pytest.param(TWO, {}, 12_500, {"constant": (0, 10_000), "constant-2": (10_000, 12_500), "drain": (12_500, 18_000)}, id="halted in the second"),
+    pytest.param(
+        Stages(stages=(closed(1, requests=9), closed(1, requests=9))), {}, 3000, {"closed": (0, 3000), "drain": (3000, 6000)},
+        id="halted before sessions that follow others",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arrivals", "planned", "halt_ms", "windows"), LASTED)
+def test_stages_and_the_drain_lie_where_they_really_were(arrivals, planned, halt_ms, windows):
+    ran = drive(arrivals, client={"service_ms": 6000}, halt_ms=halt_ms, **planned)
+    assert {name: (round(begin), round(end)) for name, (begin, end) in ran.windows_ms.items()} == windows
 
 
 def test_what_is_due_at_the_moment_of_the_halt_was_never_scheduled():
