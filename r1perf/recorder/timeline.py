@@ -29,20 +29,26 @@ class Timeline:
         self._starts: list[int] = []
         self._stages: list[int] = []
         self._told = 1  # boundaries that `ended` has told, the first start among them
+        self._passed: dict[int, int] = {}  # stages that will not begin any more, and when that was settled
+        self._passed_told: set[int] = set()  # those that `ended` has told
         self._follow(0, t0_ns + self._planned[0].start_ns)
 
     def begin(self, stage: int, at_ns: int) -> None:
         """Note that a stage (or the drain) begins at `at_ns`; later boundaries are planned anew from there.
 
-        Beginning the stage that runs anyway changes nothing.
+        Beginning the stage that runs anyway changes nothing. Where it is none of the planned ones, those that have not begun
+        are passed over.
         """
+        at_ns = max(at_ns, self._starts[0])
         kept = max(bisect_right(self._starts, at_ns), 1)
         if self._stages[kept - 1] == stage:
             return
+        known = [planned.index for planned in self._planned] + self._stages[kept:]
         del self._starts[kept:], self._stages[kept:]
         self._told = min(self._told, kept)
         position = next((n for n, planned in enumerate(self._planned) if planned.index == stage), None)
         if position is None:
+            self._passed |= {index: at_ns for index in known if index not in {*self._stages, *self._passed, stage, self.drain}}
             self._starts.append(at_ns)
             self._stages.append(stage)
         else:
@@ -58,12 +64,14 @@ class Timeline:
         return np.array(self._stages, dtype=np.int64)[np.maximum(at, 0)]
 
     def ended(self, before_ns: int) -> list[tuple[int, int]]:
-        """Return the stages that ended before a moment, with the offset from t0, each once."""
+        """Return the stages that ended before a moment, with the offset from t0, each once; those passed over end at once."""
         told = []
         while self._told < len(self._starts) and self._starts[self._told] < before_ns:
             told.append((self._stages[self._told - 1], self._starts[self._told] - self._t0_ns))
             self._told += 1
-        return told
+        passed = [stage for stage, at_ns in self._passed.items() if at_ns < before_ns and stage not in self._passed_told]
+        self._passed_told.update(passed)
+        return told + [(stage, self._passed[stage] - self._t0_ns) for stage in passed]
 
     def _follow(self, position: int, at_ns: int) -> None:
         """Append a planned stage and those behind it, as far as their ends are known."""

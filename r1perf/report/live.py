@@ -1,39 +1,58 @@
 """Show a run while it goes on: a block that is redrawn, or plain lines where there is no terminal."""
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from r1perf.report.wording import NONE, count, duration_us, rate, span
+from r1perf.schedule import begins_ns
 from r1perf.summary import Recent, Summary, recent
+
+SIDE_BY_SIDE = 75
+"""So many columns hold two pairs of a label and its value side by side; in fewer they stand one below the other."""
+
+
+class _Grid:
+    """Rows of two labelled values, laid out by the width that there is."""
+
+    def __init__(self, rows: list[tuple[str, str, str, str]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid, wide = Table.grid(padding=(0, 2)), options.max_width >= SIDE_BY_SIDE
+        for label_width in (13, 6) if wide else (13,):
+            grid.add_column(style="dim", min_width=label_width, no_wrap=True)
+            grid.add_column(min_width=24 if wide else None, no_wrap=wide)
+        halves = [(row[:2], row[2:]) for row in self._rows]
+        below = [half for column in zip(*halves, strict=True) for half in column if any(half)]
+        for row in self._rows if wide else below:
+            grid.add_row(*row)
+        yield grid
 
 
 def live_block(summary: Summary, total_s: float | None = None) -> Group:
     """Draw the present; `total_s` is the planned length of the window, where it is known."""
     now = recent(summary)
-    grid = Table.grid(padding=(0, 2))
-    for label_width in (13, 6):
-        grid.add_column(style="dim", min_width=label_width, no_wrap=True)
-        grid.add_column(min_width=24, no_wrap=True)
-    grid.add_row("in flight", _in_flight(now), "TTFT", _pair(now.ttft_p50, now.ttft_p95))
-    grid.add_row("done", count(now.done), "ITL", _pair(now.itl_p50, now.itl_p95))
-    grid.add_row("arrivals", f"{rate(now.scheduled_per_s)}/s, sent {rate(now.sent_per_s)}/s", "output", f"{_tokens(now)} tok/s")
-    grid.add_row(
-        "conversations", f"{count(now.conversations)} begun", "", f"(the last {span(now.seconds)})" if now.seconds else ""
-    )
+    pairs = [
+        ("in flight", _in_flight(now), "TTFT", _pair(now.ttft_p50, now.ttft_p95)),
+        ("done", count(now.done), "ITL", _pair(now.itl_p50, now.itl_p95)),
+        ("arrivals", f"{rate(now.scheduled_per_s)}/s, sent {rate(now.sent_per_s)}/s", "output", f"{_tokens(now)} tok/s"),
+        ("conversations", f"{count(now.conversations)} begun", "", f"(the last {span(now.seconds)})" if now.seconds else ""),
+    ]
     head = Text.assemble(
         (summary.run.name, "bold"), f" on {summary.run.target}  {_clock(now, total_s)}  stage {now.stage or NONE}"
     )
-    lines: list[RenderableType] = [head, grid, Text.assemble(("generator", "dim"), f"      {_generator(now)}")]
+    lines: list[RenderableType] = [head, _Grid(pairs), Text.assemble(("generator", "dim"), f"      {_generator(now)}")]
     if now.failed or now.censored:
         lines.append(Text(f"failed: {_failed(now)}", style="red"))
     return Group(*lines)
 
 
 def window_s(summary: Summary) -> float | None:
-    """Return how long arrivals go on, warmup and cooldown included; None where requests end them."""
+    """Return how long arrivals go on, warmup and cooldown included; None where requests end them, or something already has."""
     drain = summary.run.stages[-1]
-    return None if drain.follows is not None else drain.start_ns / 1e9
+    begins = begins_ns(drain, summary.stages, summary.ended)
+    return None if drain.follows is not None or begins != drain.start_ns else drain.start_ns / 1e9
 
 
 def live_line(summary: Summary, total_s: float | None = None) -> str:

@@ -1,6 +1,6 @@
 """The planned run as others see it: stages, arrivals, sessions, and what a schedule can be asked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A stage that comes after one without a known end has `follows`, the index of that stage: its offsets count from the
     moment when the last session of that stage has ended, on each worker by itself. For `drain` after such a stage: from
-    the moment when nothing of it is left to send.
+    the moment when nothing of it is left to send. `begins_ns` tells when a stage really began.
     """
 
     index: int
@@ -88,6 +88,29 @@ RESERVED = (WARMUP, COOLDOWN, DRAIN)
 def live_stage(stages: Sequence[Stage], number: int, rate: float, start_ns: int) -> Stage:
     """Return the stage of the web UI's `number`-th change of the rate, from 1 on; it stands behind the planned ones."""
     return Stage(_drain(stages) + number, f"{LIVE}{number}", start_ns, None, judged=True, says=f"poisson {rate:g}/s")
+
+
+def begins_ns(stage: Stage, stages: Sequence[Stage], ended: Mapping[int, int]) -> int | None:
+    """Return when a stage begins, in ns from t0, by the offsets at which others `ended`; None where nothing tells it yet.
+
+    The drain begins when every other stage is over, as planned or as told. A halt, and a change of the rate, end at once all
+    planned stages that have not begun: these never begin.
+    """
+    if stage.name == DRAIN:
+        ends = [_ends_ns(other, ended) for other in stages if other.index != stage.index]
+        ends += [at_ns for index, at_ns in ended.items() if index != stage.index]  # also of stages that were not planned
+        return None if None in ends else max((end_ns for end_ns in ends if end_ns is not None), default=None)
+    base_ns = 0 if stage.follows is None else ended.get(stage.follows)
+    if base_ns is None:
+        return None
+    begin_ns = base_ns + stage.start_ns
+    return begin_ns if ended.get(stage.index, begin_ns + 1) > begin_ns else None
+
+
+def _ends_ns(stage: Stage, ended: Mapping[int, int]) -> int | None:
+    base_ns = 0 if stage.follows is None else ended.get(stage.follows)
+    planned_ns = None if base_ns is None or stage.end_ns is None else base_ns + stage.end_ns
+    return ended.get(stage.index, planned_ns)
 
 
 def stage_name(stages: Sequence[Stage], index: int) -> str:

@@ -128,8 +128,10 @@ def _close(draft: Draft) -> None:
     last = draft.stages[-1]
     if draft.loose:
         draft.stages[-1] = msgspec.structs.replace(last, end_ns=None)
-    unknown = draft.loose or draft.end_ns is None
-    draft.stage(DRAIN, draft.end_ns or 0, None, False, "what is in flight", last.index if unknown else None)
+    if draft.loose or draft.end_ns is None:
+        draft.stage(DRAIN, 0, None, False, "what is in flight", last.index)
+    else:
+        draft.stage(DRAIN, draft.end_ns, None, False, "what is in flight")
 
 
 def _sessions(draft: Draft, own: Mapping[str, AnyStage], base: int) -> tuple[Sessions, ...]:

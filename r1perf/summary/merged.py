@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from r1perf.histogram import Counts
 from r1perf.recorder import drain_index
 from r1perf.result import Outcome
-from r1perf.schedule import Stage
+from r1perf.schedule import Stage, begins_ns
 from r1perf.snapshot import Health, Snapshot
 from r1perf.summary.interval import Interval, Key, add_counters, add_series
 from r1perf.summary.run import Run
@@ -175,12 +175,13 @@ class Summary:
 
     def window(self, stage: Stage) -> tuple[int, int] | None:
         """Return when a stage began and ended (or how far it has come), as offsets in ns; None where it has not begun."""
-        base = 0 if stage.follows is None else self.ended.get(stage.follows)
-        if base is None:
+        begin = begins_ns(stage, self.stages, self.ended)
+        if begin is None:
             return None
-        begin, end = max(base + stage.start_ns, self.since_ns), self.ended.get(stage.index)
+        end = self.ended.get(stage.index)
         if end is None:
-            end = self.elapsed_ns if stage.end_ns is None else min(base + stage.end_ns, self.elapsed_ns)
+            end = self.elapsed_ns if stage.end_ns is None else min(begin + stage.end_ns - stage.start_ns, self.elapsed_ns)
+        begin = max(begin, self.since_ns)
         return (begin, end) if end > begin else None
 
     def windows(self, stage: int | None = None) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ import msgspec
 
 from r1perf.histogram import Counts
 from r1perf.result import CENSORED, FAILED, Outcome
+from r1perf.schedule import begins_ns
 from r1perf.summary.interval import Interval
 from r1perf.summary.merged import ALL, Summary
 
@@ -112,8 +113,8 @@ def current_stage(summary: Summary) -> str:
     now_ns = max(summary.elapsed_ns - 1, 0)
     running = ""
     for stage in summary.stages:
-        base = 0 if stage.follows is None else summary.ended.get(stage.follows)
-        if base is not None and base + stage.start_ns <= now_ns and stage.index not in summary.ended:
+        begin_ns = begins_ns(stage, summary.stages, summary.ended)
+        if begin_ns is not None and begin_ns <= now_ns and stage.index not in summary.ended:
             running = stage.name
     return running
 

@@ -431,7 +431,8 @@ def test_an_early_end_cuts_the_plan():
     timeline.begin(timeline.drain, T0 + 7 * S)
     timeline.begin(timeline.drain, T0 + 8 * S)
     assert [timeline.at(T0 + offset * S) for offset in (6, 7, 20, 99)] == [1, 3, 3, 3]
-    assert timeline.ended(T0 + 99 * S) == [(1, 7 * S)]
+    assert timeline.ended(T0 + 99 * S) == [(1, 7 * S), (2, 7 * S)]  # what never began ends too
+    assert timeline.ended(T0 + 99 * S) == []
 
 
 def test_a_stage_that_was_not_planned_follows_where_it_begins():

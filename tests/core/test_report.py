@@ -12,7 +12,7 @@ from r1perf.datasets.facts import Prompting
 from r1perf.datasets.repeats import Repeats
 from r1perf.datasets.tokens import Calibration
 from r1perf.metrics import METRICS
-from r1perf.report import live_block, live_line, load, print_report, render_json
+from r1perf.report import live_block, live_line, load, print_report, render_json, window_s
 from r1perf.report.terminal import LATENCIES
 from r1perf.report.wording import count, duration, money, rate, share, span
 from r1perf.result import Outcome
@@ -216,15 +216,25 @@ def test_the_live_line():
     ), line
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_live_block_is_whole_at_80_columns(width):
+@pytest.mark.parametrize("width", [60, 74, 75, 80, 120])
+def test_the_live_block_is_whole_from_60_columns_on(width):
     out = io.StringIO()
     Console(file=out, width=width, color_system=None).print(live_block(summary(upto=21), 40))
     text = out.getvalue()
     assert "…" not in text
-    assert text.startswith("mixed on staging  21 s of 40 s  stage steady\n")
+    assert text.startswith("mixed on staging  21 s of 40 s  stage steady"[:width].rstrip())
+    assert len(re.findall(r"p50 +[\d.]+ ms, p95 +[\d.]+ ms", text)) == 2
+    text = " ".join(text.split())
     for part in ("in flight", "done", "arrivals", "conversations", "TTFT", "ITL", "tok/s", "CPU 30 %", "failed: overloaded 3"):
         assert part in text
+
+
+def test_what_has_ended_early_says_nothing_of_its_planned_length():
+    running = summary(upto=21)
+    assert window_s(running) == 40
+    running.ended[2] = 20 * S  # halted in the last stage
+    assert window_s(running) is None
+    assert " | drain | " in live_line(running, window_s(running))
 
 
 def test_before_the_first_flip_there_are_dashes():

@@ -142,6 +142,44 @@ def test_a_stage_behind_an_open_end_has_its_window_when_that_has_ended():
     assert [summary.window(stage) for stage in stages] == [(0, 6 * S), (6 * S, 8 * S), (8 * S, 9 * S)]
 
 
+HALTED = [
+    # A stage that runs, one that follows by the plan, one that follows when its requests have ended; then what is told.
+    pytest.param((10, 20, None), [(0, 4)], [(0, 4), (10, 19), None], id="a stage that is over early, the next as planned"),
+    pytest.param((10, 20, None), [(0, 4), (1, 4)], [(0, 4), None, (4, 19)], id="halted in the first of two"),
+    pytest.param((10, 20, None), [(0, 10), (1, 12)], [(0, 10), (10, 12), (12, 19)], id="halted in the second"),
+    pytest.param((10, 12, None), [(0, 10), (1, 12)], [(0, 10), (10, 12), (12, 19)], id="ended as planned"),
+    pytest.param((None, 20, 0), [(0, 4), (1, 4)], [(0, 4), None, (4, 19)], id="halted before what follows"),
+    pytest.param((None, 5, 0), [(0, 4)], [(0, 4), (4, 9), (9, 19)], id="what follows ends as planned"),
+]
+
+
+@pytest.mark.parametrize(("plan", "ended", "windows"), HALTED)
+def test_the_drain_begins_when_the_last_stage_has_really_ended(plan, ended, windows):
+    first_end, second_end, follows = plan
+    stages = (
+        Stage(0, "first", 0, None if first_end is None else first_end * S, judged=True, says=""),
+        Stage(1, "second", 0 if follows == 0 else 10 * S, second_end * S, judged=True, says="", follows=follows),
+        Stage(2, "drain", 20 * S, None, judged=False, says=""),
+    )
+    summary = merged(*(snapshot(k) for k in range(18)), stages=stages)
+    summary.merge(snapshot(18, ended=[(stage, at * S) for stage, at in ended]))
+    seconds = [window and (window[0] / S, window[1] / S) for window in map(summary.window, stages)]
+    assert seconds == windows
+    assert recent(summary).stage == ["first", "second", "drain"][max(n for n, window in enumerate(windows) if window)]
+
+
+def test_a_stage_of_the_web_ui_keeps_the_drain_from_beginning():
+    stages = (Stage(0, "first", 0, 10 * S, judged=True, says=""), Stage(1, "drain", 10 * S, None, judged=False, says=""))
+    summary = merged(*(snapshot(k) for k in range(14)), stages=stages)
+    summary.add_stage(live := Stage(2, "live-1", 4 * S, None, judged=True, says=""))
+    summary.merge(snapshot(14, ended=[(0, 4 * S)]))
+    assert [summary.window(stage) for stage in (*stages, live)] == [(0, 4 * S), None, (4 * S, 15 * S)]
+    assert recent(summary).stage == "live-1"
+    summary.merge(snapshot(15, ended=[(2, 15 * S)]))
+    assert [summary.window(stage) for stage in (*stages, live)] == [(0, 4 * S), (15 * S, 16 * S), (4 * S, 15 * S)]
+    assert recent(summary).stage == "drain"
+
+
 def test_an_interval_that_was_cut_short_counts_its_own_length():
     short = msgspec.structs.replace(HEALTH, wall_ns=S // 4)
     assert merged(snapshot(0), snapshot(1, health=short)).elapsed_ns == 5 * S // 4
