@@ -20,7 +20,8 @@ from r1perf.sla.planned import planned
 from r1perf.sla.render import render
 from r1perf.sla.special import require
 from r1perf.sla.standing import Standing
-from r1perf.sla.tally import Tallied, Tallier, Tally
+from r1perf.sla.tallied import Tallied
+from r1perf.sla.tally import Tallier, Tally
 from r1perf.sla.terms import Terms, outline, scope_of, terms, unique
 from r1perf.sla.validate import Scope, parse
 from r1perf.sla.verdicts import broken, entries, exit_code, read_verdicts, verdicts

@@ -1,6 +1,6 @@
 """Make each clause's evidence of one run, live or recorded: from its summary, and from what was counted for the clause."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -11,14 +11,17 @@ from r1perf.scenario import Scenario
 from r1perf.schedule import Stage
 from r1perf.sla.clauses import Accuracy, Bound, Clause, Cost, Goodput, Max, Mean, Quantile, Throughput
 from r1perf.sla.consumption import cost, throughput
-from r1perf.sla.evidence import Attempts, Flow, Window
+from r1perf.sla.evidence import Absent, Attempts, Flow, Window
 from r1perf.sla.percentile import observed
-from r1perf.sla.tally import Tallied
+from r1perf.sla.tallied import Tallied
 from r1perf.sla.terms import Terms
 from r1perf.summary import ALL, Summary
 
 Planned = Mapping[tuple[str, int], int | None]
 """Requests by workload and stage, as planned; under the stage `ALL` those that may come in any. None: not known."""
+
+Missing = Callable[[str | None, set[int]], int]
+"""How many requests of a workload (None: of all) and these stages ended of which an archive does not hold what came, at most."""
 
 _NEVER = ("ttft", "service_ttft", "ttfo", "e2e", "service_e2e")
 """Metrics that every attempt should have had: one without a value stands at infinity."""
@@ -28,21 +31,30 @@ class Account:
     """What one run says of its clauses.
 
     `bracketed` are the places of clauses that were counted from histograms. `kept` is False where the intervals are not known.
+    `missing` and `absent` are what an archive has lost: requests, and clauses (by place) that it says nothing about.
     """
 
     def __init__(
         self, summary: Summary, scenario: Scenario, terms: Terms, tallied: Tallied, *,
         bracketed: frozenset[int] = frozenset(), kept: bool = True, planned: Planned | None = None,
+        missing: Missing = lambda workload, stages: 0, absent: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
         self.summary, self.scenario, self.terms = summary, scenario, terms
         self._tallied, self._bracketed, self._kept, self._planned = tallied, bracketed, kept, planned
+        self._missing, self._absent = missing, absent or {}
 
-    def evidence(self, index: int, *, early: bool = False) -> Attempts | Flow:
+    def absent(self, index: int) -> str | None:
+        """Return why the archive says nothing about the clause at this place; None where it does."""
+        return self._absent.get(index)
+
+    def evidence(self, index: int, *, early: bool = False) -> Attempts | Flow | Absent:
         """Return what the run says of the clause at this place, all but those against a baseline.
 
         `early`: the run has not been carried out whole, and its planned requests count where they are known.
         """
-        clause = self.terms.clauses[index]
+        clause, why = self.terms.clauses[index], self.absent(index)
+        if why is not None:
+            return Absent(why)
         match clause.aggregate:
             case Throughput() as aggregate:
                 return self._flow(clause, throughput(self.summary, aggregate, *self._selection(clause), self._spans(clause)))
@@ -57,6 +69,8 @@ class Account:
     def value(self, index: int) -> float | None:
         """Return the clause's aggregate over the whole run, in its base unit; None where there is none, or a failed attempt is it."""
         clause, (workload, stages) = self.terms.clauses[index], self._selection(self.terms.clauses[index])
+        if self.absent(index) is not None:
+            return None
         match clause.aggregate:
             case Throughput() | Cost():
                 found = self.evidence(index)
@@ -127,7 +141,9 @@ class Account:
     def _attempts(self, index: int, clause: Clause, *, early: bool = False) -> Attempts:
         watch = next(one for one in self.terms.watches(self.summary.stages) if one.clause == index)
         planned = self.planned(clause) if early and watch.unit == "request" else None
-        seen = self._tallied.attempts(watch, self._window(clause), lost=self.lost(clause), planned=planned)
+        seen = self._tallied.attempts(
+            watch, self._window(clause), lost=self.lost(clause), missing=self._missing(*self._selection(clause)), planned=planned
+        )
         shown, alone = self._observed(clause, seen)
         return msgspec.structs.replace(seen, observed=shown, observed_ok=alone, bracketed=index in self._bracketed)
 
@@ -147,7 +163,8 @@ class Account:
 
     def _mean(self, index: int, clause: Clause, mean: Mean) -> Flow:
         watch = next(one for one in self.terms.watches(self.summary.stages) if one.clause == index)
-        return self._tallied.mean(watch, self._window(clause), longest=self._longest(mean.metric))
+        missing = self._missing(*self._selection(clause))
+        return self._tallied.mean(watch, self._window(clause), longest=self._longest(mean.metric), missing=missing)
 
     def _longest(self, metric: str) -> float:
         """Return the most that a value can be, in its base unit."""
@@ -162,7 +179,7 @@ class Account:
         unknown = seen.over_possible - seen.over_certain
         rows = self._tallied.met(index, [k for k, _ in self._spans(clause)])
         flow = self._flow(clause, [(met, seconds) for met, (_, seconds) in zip(rows, self._spans(clause), strict=True)])
-        return msgspec.structs.replace(flow, cut_high=float(unknown), unknown=unknown)
+        return msgspec.structs.replace(flow, cut_high=float(unknown), unknown=unknown, missing=seen.missing)
 
     def _flow(self, clause: Clause, rows: Sequence[tuple[float, float]]) -> Flow:
         window = self._window(clause)

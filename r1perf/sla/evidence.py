@@ -36,6 +36,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     observed_ok: float | None = None  # the same over those that have a value
     bracketed: bool = False  # counted from histogram buckets
     planned: int | None = None  # attempts that were planned, where the run was ended early
+    missing: int = 0  # of those that cannot be known: the archive does not hold what came of them
 
     def __post_init__(self) -> None:
         """Refuse counts that cannot be."""
@@ -59,6 +60,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cut_high: float = 0.0
     unknown: int = 0
     without_value: int = 0  # failed attempts: they have no value, and a mean does not count them
+    missing: int = 0  # of those cut or unknown: the archive does not hold what came of them
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,9 +68,16 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
 
     current: tuple[float, ...]
     baseline: tuple[float, ...]
+    left_out: tuple[str, ...] = ()  # which runs say nothing of their side, and why
 
 
-Evidence = Attempts | Flow | Runs
+class Absent(msgspec.Struct, frozen=True):
+    """Why an archive says nothing about a clause."""
+
+    why: str
+
+
+Evidence = Attempts | Flow | Runs | Absent
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):

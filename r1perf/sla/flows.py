@@ -7,7 +7,7 @@ import msgspec
 from r1perf.sla.bootstrap import RESAMPLES, Spread, ratio
 from r1perf.sla.clauses import Clause, Dimension
 from r1perf.sla.evidence import Flow
-from r1perf.sla.shares import WINDOW_ONLY
+from r1perf.sla.shares import WINDOW_ONLY, without_line
 from r1perf.sla.wording import amount, count
 
 
@@ -17,7 +17,8 @@ def judge_flow(clause: Clause, seen: Flow, bound: float, dimension: Dimension, a
         seen.intervals, alpha=alpha, against=bound, interval_s=seen.interval_s, residence_s=seen.residence_p90_s, seed=seed
     )
     if spread is None:
-        return {"verdict": "inconclusive", "says": "nothing to judge: no interval has a value", "dimension": dimension}
+        left = f", and {without_line(seen.missing)}" if seen.missing else ""
+        return {"verdict": "inconclusive", "says": f"nothing to judge: no interval has a value{left}", "dimension": dimension}
     spread = _with_cut(seen, spread)
     best, worst = (spread.upper, spread.lower) if clause.upward else (spread.lower, spread.upper)
     p_fail = spread.at_or_over if clause.upward else 1 - spread.at_or_over
@@ -81,8 +82,10 @@ def _notes(seen: Flow, spread: Spread) -> tuple[str, ...]:
     notes = []
     if spread.window_only:
         notes.append(WINDOW_ONLY)
-    if seen.cut or seen.unknown:
-        notes.append(f"{count(seen.cut + seen.unknown, 'request')} cut by the end of the run: counted both ways")
+    if cut := seen.cut + seen.unknown - seen.missing:
+        notes.append(f"{count(cut, 'request')} cut by the end of the run: counted both ways")
+    if seen.missing:
+        notes.append(f"{without_line(seen.missing)}: counted both ways")
     if seen.without_value:
         notes.append(
             f"{count(seen.without_value, 'failed request')} without a value: a mean does not see them, an error_rate clause does"

@@ -17,7 +17,7 @@ import msgspec
 from r1perf.metrics import METRICS
 from r1perf.sla.clauses import Baseline, Bound, Clause, Dimension, Goodput, Max, Mean, Quantile, dimension
 from r1perf.sla.compile import allowed
-from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs
+from r1perf.sla.evidence import Absent, Attempts, Circumstances, Evidence, Flow, Runs
 from r1perf.sla.finding import Verdict
 from r1perf.sla.flows import judge_flow
 from r1perf.sla.multiple import holm
@@ -62,6 +62,8 @@ def family(verdicts: Sequence[Verdict]) -> list[Verdict]:
 def _judge(clause: Clause, evidence: Evidence, alpha: float, seed: int) -> dict[str, Any]:
     share = allowed(clause)
     match evidence:
+        case Absent():
+            return {"verdict": "inconclusive", "says": f"cannot be judged: {evidence.why}"}
         case Attempts() if share is not None:
             return judge_share(evidence, share, alpha)
         case Attempts() if isinstance(clause.aggregate, Max):

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from r1perf.histogram import Counts
 from r1perf.result import Result
 from r1perf.sla.limits import Limit, Watch
-from r1perf.sla.tally import Tallied, Tallier
+from r1perf.sla.tallied import Tallied
+from r1perf.sla.tally import Tallier
 
 
 def replay(watches: Sequence[Watch], judged: Iterable[int], results: Iterable[tuple[int, Result]]) -> Tallied:

@@ -93,8 +93,14 @@ def _undecided(seen: Attempts, fields: dict[str, Any], allowed: float, alpha: fl
 
 
 def _cut(seen: Attempts) -> str:
-    unknown = seen.over_possible - seen.over_certain
-    return count(unknown, "value") + (" in the limit's bucket" if seen.bracketed else " cut by the end of the run")
+    unknown = seen.over_possible - seen.over_certain - seen.missing
+    parts = [count(unknown, "value") + (" in the limit's bucket" if seen.bracketed else " cut by the end of the run")]
+    return " and ".join([*(parts if unknown else ()), *((without_line(seen.missing),) if seen.missing else ())])
+
+
+def without_line(n: int) -> str:
+    """Name requests that an archive has lost."""
+    return f"{count(n, 'request')} without a line in the archive"
 
 
 def _nothing(seen: Attempts) -> str:

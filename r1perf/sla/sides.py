@@ -11,9 +11,14 @@ from r1perf.sla.wording import count, percent
 def judge_runs(clause: Clause, baseline: Baseline, seen: Runs, alpha: float) -> dict[str, Any]:
     """Judge "the ratio to the baseline lies on this side of the margin"; return the fields of a Verdict.
 
-    The margin is the minimum effect: a difference fails only when it is significantly larger than the clause allows. Whether the sides
+    What was left out of a side, and why, stands in the notes. The margin is the minimum effect: a difference fails only when it is significantly larger than the clause allows. Whether the sides
     differ at all is said beside it.
     """
+    fields = _judged(clause, baseline, seen, alpha)
+    return fields | {"notes": (*fields.get("notes", ()), *seen.left_out)} if seen.left_out else fields
+
+
+def _judged(clause: Clause, baseline: Baseline, seen: Runs, alpha: float) -> dict[str, Any]:
     sides = f"{count(len(seen.current), 'run')} against {count(len(seen.baseline), 'run')}"
     if not seen.current or not seen.baseline:
         return {"verdict": "inconclusive", "says": f"nothing to compare: {sides} of the baseline"}

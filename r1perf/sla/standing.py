@@ -8,7 +8,8 @@ from r1perf.scenario import Scenario
 from r1perf.sla.account import Account
 from r1perf.sla.finding import Verdict
 from r1perf.sla.planned import Row
-from r1perf.sla.tally import Tallied, Tally
+from r1perf.sla.tallied import Tallied
+from r1perf.sla.tally import Tally
 from r1perf.sla.terms import Terms
 from r1perf.sla.verdicts import broken, verdicts
 from r1perf.snapshot import Snapshot

@@ -1,7 +1,7 @@
 """Count, on a worker, what each clause needs: a handful of integers an interval, which merge by addition in any order.
 
 The worker makes one `Tallier` and hands it to its recorder, which says when a request ended, which gaps a flip folded and when a
-conversation was over, and takes the `Tally` rows of the interval for its snapshot. The collector adds rows up in `Tallied` and makes `Attempts` of them.
+conversation was over, and takes the `Tally` rows of the interval for its snapshot. The collector adds rows up in `tallied.Tallied`.
 
 A row belongs to the interval in which its requests were *scheduled* (gaps: in which they happened), whenever it is sent, so that
 batches of time part the judged window and long answers do not drift out of it.
@@ -15,7 +15,6 @@ import numpy as np
 from r1perf.histogram import IntArray
 from r1perf.result import CENSORED, FAILED, Result
 from r1perf.sla.dependence import Clusters
-from r1perf.sla.evidence import Attempts, Flow, Window
 from r1perf.sla.limits import Fate, Watch, at_least, fate, final
 
 
@@ -185,57 +184,3 @@ class Tallier:
     def _add(self, row: Tally) -> None:
         key = (row.clause, row.k)
         self._rows[key] = self._rows[key] + row if key in self._rows else row
-
-
-class Tallied:
-    """Add up the rows of all workers and intervals, and make evidence of them."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[int, int], Tally] = {}
-
-    def add(self, rows: Iterable[Tally]) -> None:
-        """Add rows; any order and any grouping give the same."""
-        for row in rows:
-            key = (row.clause, row.k)
-            self.rows[key] = self.rows[key] + row if key in self.rows else row
-
-    def total(self, clause: int) -> Tally:
-        """Return one clause's sums over the whole run."""
-        return sum((row for (c, _), row in sorted(self.rows.items()) if c == clause), start=Tally(clause, -1))
-
-    def met(self, clause: int, ks: Iterable[int]) -> list[int]:
-        """Return how many attempts of each interval surely met the clause's limits."""
-        rows = (self.rows.get((clause, k), Tally(clause, k)) for k in ks)
-        return [row.n - row.over - row.unknown for row in rows]
-
-    def attempts(self, watch: Watch, window: Window, *, lost: int = 0, planned: int | None = None) -> Attempts:
-        """Make the evidence of a claim on a share or a largest value; `lost` requests were in flight on workers that died."""
-        total = self.total(watch.clause)
-        rows = [self.rows.get((watch.clause, k), Tally(watch.clause, k)) for k in window.ks]
-        return Attempts(
-            n=total.n + lost,
-            over_certain=total.over,
-            over_possible=total.over + total.unknown + lost,
-            intervals=tuple((row.n, row.over) for row in rows),
-            interval_s=window.interval_s,
-            residence_p90_s=window.residence_p90_s,
-            requests=total.requests if watch.unit == "gap" else None,
-            conversations=total.conversations,
-            not_applicable=total.not_applicable,
-            causes=tuple(sorted(total.causes.items(), key=lambda pair: (-pair[1], pair[0]))),
-            planned=planned,
-        )
-
-    def mean(self, watch: Watch, window: Window, *, longest: float) -> Flow:
-        """Make the evidence of a mean; `longest` is the most that a value can be: the client's total timeout in ns, `max_tokens`."""
-        total = self.total(watch.clause)
-        rows = [self.rows.get((watch.clause, k), Tally(watch.clause, k)) for k in window.ks]
-        return Flow(
-            intervals=tuple((float(row.total), float(row.valued)) for row in rows),
-            interval_s=window.interval_s,
-            residence_p90_s=window.residence_p90_s,
-            cut=total.cut,
-            cut_low=float(total.cut_least),
-            cut_high=max(float(total.cut_least), total.cut * longest),
-            without_value=sum(n for cause, n in total.causes.items() if cause in FAILED),
-        )

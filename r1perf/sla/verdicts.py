@@ -13,8 +13,16 @@ from r1perf.sla.finding import Verdict
 from r1perf.sla.judge import family, judge
 from r1perf.sla.terms import closed
 
-Baselines = Mapping[str, Sequence[float]]
-"""By a clause's text, its value in each run of the baseline."""
+
+class Side(msgspec.Struct, frozen=True):
+    """A clause's value in each run of a side, and which runs have none, and why."""
+
+    values: tuple[float, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+Sides = Mapping[str, Side]
+"""By a clause's text."""
 
 
 def verdicts(
@@ -22,8 +30,8 @@ def verdicts(
     *,
     invalid: Sequence[str] = (),
     early: str | None = None,
-    baselines: Baselines | None = None,
-    beside: Baselines | None = None,
+    baselines: Sides | None = None,
+    beside: Sides | None = None,
 ) -> list[Verdict]:
     """Judge all clauses of a run.
 
@@ -77,7 +85,11 @@ def read_verdicts(entries: Sequence[Mapping[str, object]]) -> list[Verdict]:
     return msgspec.convert(list(entries), list[Verdict])
 
 
-def _runs(account: Account, index: int, clause: Clause, baselines: Baselines, beside: Baselines) -> Runs:
-    value = account.value(index)
+def _runs(account: Account, index: int, clause: Clause, baselines: Sides, beside: Sides) -> Runs:
+    value, why = account.value(index), account.absent(index)
     mine = () if value is None else (value,)
-    return Runs(current=(*mine, *beside.get(str(clause), ())), baseline=tuple(baselines.get(str(clause), ())))
+    with_it, against = beside.get(str(clause), Side()), baselines.get(str(clause), Side())
+    left_out = () if why is None else (f"this run was left out: {why}",)
+    return Runs(
+        current=(*mine, *with_it.values), baseline=against.values, left_out=(*left_out, *with_it.left_out, *against.left_out)
+    )

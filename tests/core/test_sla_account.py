@@ -25,7 +25,7 @@ from r1perf.sla import (
 )
 from r1perf.sla.foresight import warning
 from r1perf.sla.terms import closed, outline
-from r1perf.sla.verdicts import broken
+from r1perf.sla.verdicts import Side, broken
 from r1perf.summary import Summary, cost, rates
 from r1perf.target import Price, System
 
@@ -229,8 +229,13 @@ class TestAgainstABaseline:
         made = account(["p95(ttft) < baseline +10%"])
         value, text = made.value(0), "p95(ttft) < baseline +10%"
         near = [value * ratio for ratio in (0.99, 1.01)]
-        assert verdicts(made, baselines={text: (*near, value)}, beside={text: near})[0].verdict == "pass"
-        assert verdicts(made, baselines={text: [x / 1.5 for x in (*near, value)]}, beside={text: near})[0].verdict == "fail"
+        assert verdicts(made, baselines={text: Side((*near, value))}, beside={text: Side(tuple(near))})[0].verdict == "pass"
+        assert (
+            verdicts(made, baselines={text: Side(tuple(x / 1.5 for x in (*near, value)))}, beside={text: Side(tuple(near))})[
+                0
+            ].verdict
+            == "fail"
+        )
         assert verdicts(made)[0].says == "nothing to compare: 1 run against 0 runs of the baseline"
 
 

@@ -8,16 +8,18 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from test_sla_account import SCENARIO
-from virtual_run import MS, STAGES, S, a_run, play, traffic
+from virtual_run import MS, STAGES, T0, S, a_run, play, traffic
 
 import r1perf.sla.archive
+import r1perf.sla.recount
 from r1perf.cli.check import command as check_command
 from r1perf.cli.judge import command as judge_command
 from r1perf.cli.sides import against, worst
 from r1perf.collector import Verdict as Ended
 from r1perf.errors import ArchiveError, UsageError
-from r1perf.journal import RequestsJournal, SnapshotsJournal, requests_path, snapshots_path
+from r1perf.journal import RequestsJournal, SnapshotsJournal, read_snapshots, requests_path, snapshots_path
 from r1perf.launch.run import Ran
+from r1perf.recorder import Recorder
 from r1perf.report.verdicts import summed
 from r1perf.result import Outcome, Result
 from r1perf.scenario import resolved
@@ -146,7 +148,7 @@ def test_a_limit_s_own_bucket_counts_both_ways_and_says_so(tmp_path):
 def test_failed_requests_are_clusters_of_gaps_once(tmp_path):
     archived(tmp_path / "run", [])
     written = read_document(tmp_path / "run")
-    account, _ = r1perf.sla.archive._account(tmp_path / "run", written, SCENARIO, Terms((parse("p99(itl) < 25ms"),)), print)
+    account, _ = r1perf.sla.recount.recount(tmp_path / "run", written, SCENARIO, Terms((parse("p99(itl) < 25ms"),)), print)
     seen = account.evidence(0)
     assert seen.requests.m == seen.conversations.m == seen.n
 
@@ -196,6 +198,38 @@ def a_result(**changes):
     return Result(**fields | changes)
 
 
+def test_answers_that_the_end_cut_count_both_ways_as_live(tmp_path):
+    """60 right and 40 cut are not 60 of 60."""
+    clause = "accuracy >= 70%"
+    watches, run = Terms((parse(clause),)).watches(STAGES), a_run(scenario=resolved(SCENARIO))
+    recorder = Recorder("0", STAGES, T0, S, tallies=Tallier(watches, JUDGED))
+    at = {
+        "scheduled_ns": T0 + 20 * S,
+        "sent_ns": T0 + 20 * S,
+        "first_ns": T0 + 20 * S + 1,
+        "last_ns": T0 + 21 * S,
+        "done_ns": T0 + 21 * S,
+    }
+    with RequestsJournal(tmp_path, "0") as requests, SnapshotsJournal(tmp_path, "0") as snapshots:
+        for n in range(100):
+            recorder.count("scheduled", "chat", 2)
+            well = n < 60
+            ended = a_result(arrival=n, outcome=Outcome.OK if well else Outcome.CANCELLED, grade="right" if well else None, **at)
+            requests.write(recorder.add(ended, None, ended.grade))
+        summary = Summary(run)
+        standing = Standing(SCENARIO, Terms((parse(clause),)), summary, ())
+        for k in range(22):
+            taken = recorder.flip(T0 + (k + 1) * S, last=k == 21)
+            snapshots.write(encode(taken))
+            summary.merge(taken)
+            standing.add(taken)
+    (live,) = standing.verdicts((), None)
+    write_document(tmp_path, document(summary))
+    (recorded,) = judge_archive(tmp_path, [clause])
+    assert recorded == live
+    assert (live.verdict, live.n, live.over, live.over_possible) == ("inconclusive", 100, 0, 40)
+
+
 def test_gaps_of_few_requests_are_worth_few_attempts(tmp_path):
     """Clean streams of 20 to 120 gaps: as many attempts as requests, as live, not as many as gaps."""
     live = archived(tmp_path / "run", ["p99.9(itl){workload=aime} < 9s"], workers=1)["p99.9(itl){workload=aime} < 9s"]
@@ -210,7 +244,7 @@ def test_a_declared_clause_keeps_its_live_verdict(tmp_path, monkeypatch):
     assert judge_archive(tmp_path / "run") == [live]
     assert judge_archive(tmp_path / "run", ["p99( itl ) < 25ms"]) == [live]
     assert judge_archive(tmp_path / "run", confidence=0.9)[0].confidence == 0.9
-    monkeypatch.setattr(r1perf.sla.archive, "recover", None)  # nothing is counted anew
+    monkeypatch.setattr(r1perf.sla.archive, "recount", None)  # nothing is counted anew
     assert judge_archive(tmp_path / "run") == [live]
 
 
@@ -222,24 +256,121 @@ def test_other_clauses_are_counted_anew_and_fails_confirmed_together(tmp_path):
         judge_archive(tmp_path / "run", ["p95(ttft){workload=caht} < 1s"])
 
 
+def cut(path, keep, *, torn=False):
+    """Leave the first lines of a file, and with `torn` half of the next."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    left = lines[:keep] + ([lines[keep][: len(lines[keep]) // 2]] if torn else [])
+    path.write_bytes(b"".join(left))
+
+
+def judged(folder, *clauses, **options):
+    return {one.clause: one for one in judge_archive(folder, clauses, **options)}
+
+
 class TestWhatIsMissing:
-    def test_without_snapshots_attempts_count_as_independent(self, tmp_path):
-        archived(tmp_path / "run", well=True)
-        for worker in "01":
-            snapshots_path(tmp_path / "run", worker).unlink()
-        (found,) = judge_archive(tmp_path / "run", ["p95(ttft) < 1s"])
-        assert (found.verdict, found.notes[0]) == ("pass", "no intervals were kept: attempts count as independent")
-        (found,) = judge_archive(tmp_path / "run", ["throughput(requests) > 1/s"])
-        assert (found.verdict, found.says) == ("inconclusive", "nothing to judge: no interval has a value")
-        with pytest.raises(ArchiveError, match="lacks a snapshots file: gaps between chunks cannot be counted"):
-            judge_archive(tmp_path / "run", ["p99(itl) < 1s"])
+    """Files that are deleted, cut or elsewhere: what run.json says there was is never left out silently."""
+
+    SNAPSHOTS = "cannot be judged: the snapshots of worker 1 are not in the archive"
+
+    @pytest.mark.parametrize("torn", [False, True], ids=["at a line end", "within a line"])
+    def test_requests_without_a_line_count_both_ways(self, tmp_path, torn):
+        archived(tmp_path / "run", [], workers=1, well=True)
+        whole = judged(tmp_path / "run", "max(ttft) < 9s", "p95(e2e) < 9s", "mean(ttft) < 5s", "goodput(e2e<9s) >= 2/s")
+        assert {one.verdict for one in whole.values()} == {"pass"}
+        lines = requests_path(tmp_path / "run", "0").read_bytes().count(b"\n")
+        cut(requests_path(tmp_path / "run", "0"), lines // 2, torn=torn)
+        said = []
+        left = judged(tmp_path / "run", *whole, damage=said.append)
+        assert {one.verdict for one in left.values()} == {"inconclusive"}
+        share = left["p95(e2e) < 9s"]
+        assert (share.n, share.over) == (whole["p95(e2e) < 9s"].n, whole["p95(e2e) < 9s"].over)
+        lost = share.over_possible - share.over
+        assert 0 < lost <= lines - lines // 2
+        assert left["max(ttft) < 9s"].says == f"{lost} requests without a line in the archive may have missed, none may"
+        for one in left.values():
+            if not one.clause.startswith("max"):
+                assert f"{lost} requests without a line in the archive: counted both ways" in one.notes
+        assert len(said) == torn
+
+    def test_a_fail_needs_no_line_more(self, tmp_path):
+        archived(tmp_path / "run", [], workers=1)
+        cut(requests_path(tmp_path / "run", "0"), 150)
+        found = judged(tmp_path / "run", "max(ttft) < 1ms", "p50(ttft) < 1ms", "p95(ttft) < 1ms")
+        assert [one.verdict for one in found.values()] == ["fail"] * 3
+
+    def test_without_a_worker_s_files_half_is_not_taken_for_all(self, tmp_path):
+        archived(tmp_path / "run", [], well=True)
+        clauses = (
+            "p95(ttft) < 9s",
+            "throughput(requests) < 9/s",
+            "throughput(requests) > 0.1/s",
+            "cost_per_1m(total_tokens) < $9",
+        )
+        assert {one.verdict for one in judged(tmp_path / "run", *clauses).values()} == {"pass"}
+        requests_path(tmp_path / "run", "1").unlink()
+        snapshots_path(tmp_path / "run", "1").unlink()
+        found = judged(tmp_path / "run", *clauses)
+        assert [one.verdict for one in found.values()] == ["inconclusive"] * 4
+        assert [one.says for one in found.values()][1:] == [self.SNAPSHOTS] * 3
+
+    @pytest.mark.parametrize("workload", ["aime", "chat"])
+    def test_a_workload_s_missing_requests_are_at_most_its_own(self, tmp_path, workload):
+        clause = f"p95(ttft){{workload={workload}}} < 9s"
+        archived(tmp_path / "run", [], workers=1)
+        whole = judged(tmp_path / "run", clause)[clause]
+        requests_path(tmp_path / "run", "0").unlink()
+        left = judged(tmp_path / "run", clause)[clause]
+        ended = next(row for row in read_document(tmp_path / "run").workloads if row.name == workload).counts
+        assert (
+            whole.n
+            <= left.over_possible
+            == left.n
+            <= sum(n for name, n in ended.items() if name not in ("scheduled", "in_flight"))
+        )
+
+    @pytest.mark.parametrize("keep", [30, 49], ids=["many are gone", "only the last, empty one"])
+    def test_cut_snapshots_give_no_flows(self, tmp_path, keep):
+        archived(tmp_path / "run", [], workers=1)
+        path = snapshots_path(tmp_path / "run", "0")
+        kept = list(read_snapshots(path))[:keep]
+        path.unlink()
+        with SnapshotsJournal(tmp_path / "run", "0") as snapshots:
+            for one in kept:
+                snapshots.write(encode(one))
+        found = judged(tmp_path / "run", "throughput(requests) > 0.1/s", "mean(ttft) < 9s", "p99(itl) < 9s", "p50(ttft) < 9s")
+        says = "cannot be judged: the archive's snapshots hold less than its run.json counted"
+        assert [one.says for one in found.values()][:3] == [says] * 3
+        assert found["p50(ttft) < 9s"].verdict == "pass"
+
+    def test_without_snapshots_the_rest_is_judged(self, tmp_path):
+        archived(tmp_path / "run", well=True, workers=1)
+        snapshots_path(tmp_path / "run", "0").unlink()
+        found = judged(
+            tmp_path / "run", "p95(ttft) < 1s", "p99(itl) < 1s", "mean(ttft) < 9s", "goodput(ttft<9s) >= 1/s",
+            "throughput(requests) > 1/s", "max(ttft) < 9s",
+        )  # fmt: skip
+        assert found["p95(ttft) < 1s"].verdict == found["max(ttft) < 9s"].verdict == "pass"
+        assert found["p95(ttft) < 1s"].notes[0] == "no intervals were kept: attempts count as independent"
+        says = "cannot be judged: the snapshots of worker 0 are not in the archive"
+        assert [one.says for one in found.values()][1:5] == [says] * 4
 
     def test_without_requests_only_what_needs_none(self, tmp_path):
         archived(tmp_path / "run")
         requests_path(tmp_path / "run", "1").unlink()
-        assert judge_archive(tmp_path / "run", ["throughput(requests) > 0.1/s"])[0].verdict == "pass"
-        with pytest.raises(ArchiveError, match="lacks a requests file: clauses that its run did not declare cannot be counted"):
-            judge_archive(tmp_path / "run", ["p95(ttft) < 1s"])
+        found = judged(tmp_path / "run", "throughput(requests) > 0.1/s", "p99(itl) < 9s", "p95(ttft) < 9s")
+        assert [one.verdict for one in found.values()] == ["pass", "inconclusive", "inconclusive"]
+        assert re.fullmatch(r"cannot be judged: \d+ requests of the run have no line in the archive", found["p99(itl) < 9s"].says)
+
+    def test_a_run_that_was_killed_tells_what_its_files_hold(self, tmp_path):
+        """Its run.json is of its beginning, and counts nothing; the snapshots do."""
+        archived(tmp_path / "run", [], workers=1, status="running")
+        written = read_document(tmp_path / "run")
+        bare = document(Summary(written.run()), "running")
+        write_document(tmp_path / "run", bare)
+        whole = judged(tmp_path / "run", "p95(ttft) < 9s")["p95(ttft) < 9s"]
+        cut(requests_path(tmp_path / "run", "0"), 100)
+        left = judged(tmp_path / "run", "p95(ttft) < 9s")["p95(ttft) < 9s"]
+        assert (left.n, left.over_possible > left.n // 3) == (whole.n, True)
 
     def test_without_either_nothing(self, tmp_path):
         archived(tmp_path / "run", workers=1)
@@ -297,14 +428,29 @@ class TestSides:
         archived(tmp_path / "run", [self.CLAUSE], workers=1)
         (found,) = judge_archive(tmp_path / "run", baseline=runs_in(tmp_path / "base"))
         assert "1 run against 1 run cannot be judged" in found.says
+        assert found.notes == (f"{tmp_path / 'base' / 'b'} was left out: it is invalid (it was late)",)
+
+    def test_nor_does_one_whose_archive_lacks_a_part(self, tmp_path):
+        archived(tmp_path / "base" / "a", [self.CLAUSE])
+        archived(tmp_path / "run", [self.CLAUSE], workers=1)
+        snapshots_path(tmp_path / "base" / "a", "1").unlink()
+        (found,) = judge_archive(tmp_path / "run", baseline=runs_in(tmp_path / "base"))
+        assert found.says == "nothing to compare: 1 run against 0 runs of the baseline"
+        why = "was left out: the snapshots of worker 1 are not in the archive"
+        assert found.notes == (f"{tmp_path / 'base' / 'a'} {why}",)
+        (found,) = judge_archive(tmp_path / "base" / "a", baseline=[tmp_path / "run"])
+        assert (found.says, found.notes) == ("nothing to compare: 0 runs against 1 run of the baseline", (f"this run {why}",))
 
     def test_runs_in(self, tmp_path):
         archived(tmp_path / "side" / "b", workers=1)
         archived(tmp_path / "side" / "a", workers=1)
         assert runs_in(tmp_path / "side" / "a") == [tmp_path / "side" / "a"]
         assert [path.name for path in runs_in(tmp_path / "side")] == ["a", "b"]
-        with pytest.raises(UsageError, match="is no run archive, and no folder of some"):
+        with pytest.raises(UsageError) as caught:
             runs_in(tmp_path)
+        assert str(caught.value) == f"{tmp_path}: is no run archive, and no folder of some; {tmp_path / 'side'} is one"
+        with pytest.raises(UsageError, match=r"is no run archive, and no folder of some$"):
+            runs_in(tmp_path / "side" / "nowhere")
 
     def test_what_comes_of_a_side_goes_into_the_archive_and_the_exit_code(self, tmp_path):
         base, mine = self.side(tmp_path, "base", 1.0, 1.01), self.side(tmp_path, "mine", 1.5, 1.51)
