@@ -27,7 +27,7 @@ LEAD_NS = 200_000_000
 SILENCE_NS = 60_000_000_000
 """A worker that says nothing for so long, though its process lives, is given up."""
 
-BY_SIGNAL = "by Ctrl-C or SIGTERM"
+BY_SIGNAL = "by Ctrl-C or a signal"
 """Why a run is `interrupted`."""
 
 RATE_LEAST = 20

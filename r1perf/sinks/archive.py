@@ -3,16 +3,25 @@
 import os
 from pathlib import Path
 
+import msgspec
+
 from r1perf import clock
 from r1perf.errors import ArchiveError
 from r1perf.histogram import Counts
 from r1perf.schedule import Stage, stage_name
 from r1perf.sinks.hlog import HlogWriter
-from r1perf.summary import Document, Interval, Run, Summary, document
+from r1perf.summary import Document, Interval, Run, Summary, Validity, document
 from r1perf.summary.document import encode
 
 LINE_NS = 10_000_000_000
 """How much of the run one line of the log holds."""
+
+
+NOT_ENDED = Validity(False, ["the run has not ended"])
+"""What the first `run.json` says, which has no figures and stays as it is where the collector is killed."""
+
+RESERVE, RESERVED = ".reserve", 128 << 10
+"""A file that keeps so much room for the last `run.json`, beside what the first one needs: a disk may fill while a run goes on."""
 
 
 def create(root: Path, name: str, started_ns: int) -> Path:
@@ -34,9 +43,10 @@ def create(root: Path, name: str, started_ns: int) -> Path:
 
 
 def write_document(folder: Path, built: Document) -> None:
-    """Replace `run.json` at once: whoever reads it, and whenever the machine stops, it is whole."""
+    """Replace `run.json` at once: whoever reads it, and whenever the machine stops, it is whole. Room kept for it is given free."""
     path, fresh = folder / "run.json", folder / ".run.json.new"
     try:
+        (folder / RESERVE).unlink(missing_ok=True)
         with fresh.open("wb") as file:
             file.write(encode(built))
             file.flush()
@@ -45,6 +55,17 @@ def write_document(folder: Path, built: Document) -> None:
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise ArchiveError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _reserve(folder: Path) -> None:
+    """Keep room for the `run.json` of the end."""
+    path = folder / RESERVE
+    try:
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVED + (folder / "run.json").stat().st_size)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise ArchiveError(f"{folder} has no room for a run archive: {error.strerror}") from error
 
 
 class ArchiveSink:
@@ -60,10 +81,11 @@ class ArchiveSink:
         self._spans: dict[int, tuple[int, int]] = {}  # the intervals [first, last] of each
 
     def open(self, run: Run) -> None:
-        """Write `run.json` with the status running, and begin the log."""
+        """Write `run.json` with the status running, keep room for that of the end, and begin the log."""
         self._interval_ns = run.interval_ns
         self._stages = run.stages
-        write_document(self.folder, document(Summary(run), "running"))
+        write_document(self.folder, msgspec.structs.replace(document(Summary(run), "running"), validity=NOT_ENDED))
+        _reserve(self.folder)
         self._log = HlogWriter(self.folder / "intervals.hlog", run.started_ns)
 
     def write(self, interval: Interval) -> None:
@@ -90,7 +112,10 @@ class ArchiveSink:
             if self._log is not None:
                 self._log.close()
                 self._log = None
-            write_document(self.folder, document)
+            try:
+                write_document(self.folder, document)
+            except ArchiveError as error:
+                raise ArchiveError(f"{error}; with room on the disk `r1perf recover {self.folder}` completes it") from error
 
     def _flush(self, number: int) -> None:
         tagged = self._lines.pop(number)

@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from r1perf.histogram import HIGHEST, Counts
 from r1perf.sinks.archive import ArchiveSink, create, write_document
 from r1perf.sinks.environment import environment
 from r1perf.sinks.hlog import HlogWriter, line, read
-from r1perf.summary import Interval, Summary, document, read_document
+from r1perf.summary import Interval, Summary, Validity, document, read_document
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -52,10 +53,45 @@ def test_run_json_is_there_from_the_start(tmp_path):
     sink.open(a_run())
     written = read_document(tmp_path)
     assert (written.status, written.run()) == ("running", a_run())
-    assert written.validity.valid
+    assert written.validity == Validity(False, ["the run has not ended"])  # a reader of this part alone must not take it for good
     sink.close(document(Summary(a_run())))
     assert read_document(tmp_path).status == "finished"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["intervals.hlog", "run.json"]
+
+
+def test_room_is_kept_for_the_last_run_json_and_given_free_before_it_is_written(tmp_path, monkeypatch):
+    sink, fsync, kept = ArchiveSink(tmp_path), os.fsync, []
+    sink.open(a_run())
+    reserve, first = tmp_path / ".reserve", (tmp_path / "run.json").stat().st_size
+    assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size == 131_072 + first
+    monkeypatch.setattr("os.fsync", lambda fd: (kept.append(reserve.exists()), fsync(fd)))
+    sink.close(document(Summary(a_run())))
+    assert kept == [False]
+
+
+def test_a_disk_without_room_for_an_archive_is_told_before_the_run(tmp_path, monkeypatch):
+    def full(fd, offset, length):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(ArchiveError, match=r"has no room for a run archive: No space left on device"):
+        ArchiveSink(tmp_path).open(a_run())
+    assert not (tmp_path / ".reserve").exists()
+
+
+def test_a_last_run_json_that_cannot_be_written_says_how_to_complete_it(tmp_path, monkeypatch):
+    sink = ArchiveSink(tmp_path)
+    sink.open(a_run())
+
+    def full(fd):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    says = (
+        rf"run\.json cannot be written: No space left on device; with room on the disk `r1perf recover {tmp_path}` completes it$"
+    )
+    with pytest.raises(ArchiveError, match=says):
+        sink.close(document(Summary(a_run())))
 
 
 def test_a_document_comes_back_from_its_file(tmp_path):
