@@ -22,8 +22,16 @@ _INTERRUPTS_MOST = 2
 """The first Ctrl-C drains, the second cuts; the next one kills, and the archive has to be recovered."""
 
 
+class Interrupted(Exception):
+    """Say that Ctrl-C has ended a load, and how; nothing is known of one that had to be killed."""
+
+    def __init__(self, done: Done | None) -> None:
+        super().__init__("by Ctrl-C")
+        self.done = done
+
+
 def carry_out(order: Order, tell: Callable[[Note | Progress], None]) -> Done:
-    """Run the order to its end and return how it ended; after a Ctrl-C raise KeyboardInterrupt when the archive is complete."""
+    """Run the order to its end and return how it ended; after a Ctrl-C raise Interrupted when the archive is complete."""
     with tempfile.TemporaryFile() as log, _interrupts() as came:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest_r1perf.load"],
@@ -38,7 +46,7 @@ def carry_out(order: Order, tell: Callable[[Note | Progress], None]) -> Done:
         finally:
             _end(process)
         if came:
-            raise KeyboardInterrupt
+            raise Interrupted(done)
         return done if done is not None else Done(2, f"the load's process ended early: {_last_words(log, process)}", None)
 
 

@@ -82,6 +82,9 @@ def options(config: pytest.Config) -> Options:
     inconclusive = next((each for each in INCONCLUSIVE if each == wanted), None)
     if inconclusive is None:
         raise pytest.UsageError(f"r1_inconclusive: unknown value `{wanted}`; allowed: {', '.join(INCONCLUSIVE)}")
+    for text in given.r1_set:
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise pytest.UsageError(f"--r1-set: `{text}` is no setting; allowed: PATH=VALUE, as duration=2m")
     targets = config.getini("r1_targets")
     return Options(
         runs=tuple(given.r1_run),

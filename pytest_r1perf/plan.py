@@ -4,9 +4,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 from pytest_r1perf.markers import CONFIDENCE, Promise
 from pytest_r1perf.options import Options
-from pytest_r1perf.sources import Live, Recorded, Source, Sources, Target
+from pytest_r1perf.sources import Live, Recorded, Source, Sources
+from pytest_r1perf.targets import Target
 from r1perf.check import Check, check
 from r1perf.check.expect import time_text
 from r1perf.errors import R1perfError
@@ -20,38 +23,77 @@ POWER = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """One clause of one test, and what it is to be judged on."""
+    """One clause of one item, which `test` made, and what it is to be judged on."""
 
+    item: str
     test: str
     source: Source
     target: Target
     promise: Promise
 
 
-def plan(asked: Sequence[Asked], sources: Sources, options: Options) -> Iterator[str]:
-    """Return the lines of the plan. Datasets are loaded and arrivals drawn; nothing is sent."""
+class Planner:
+    """Show the plan at the end of the session, and make a command wrong whose plan cannot be carried out."""
+
+    def __init__(self, asked: Sequence[Asked], sources: Sources, options: Options) -> None:
+        self._asked, self._sources, self._options = asked, sources, options
+        self._plan = Plan((), possible=True)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Make the plan; its exit code is that of a wrong command."""
+        self._plan = plan(self._asked, self._sources, self._options)
+        if not self._plan.possible and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the plan."""
+        if self._plan.lines:
+            terminalreporter.section("SLA plan")
+            for line in self._plan.lines:
+                terminalreporter.line(line)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The lines of a plan, and whether all of it can be carried out."""
+
+    lines: tuple[str, ...]
+    possible: bool
+
+
+def plan(asked: Sequence[Asked], sources: Sources, options: Options) -> Plan:
+    """Return the plan. Datasets are loaded and arrivals drawn; nothing is sent."""
     groups: dict[tuple[str, str], list[Asked]] = {}
     for one in asked:
         groups.setdefault((one.source.key, repr(one.target)), []).append(one)
-    for number, members in enumerate(groups.values()):
-        if number:
-            yield ""
-        yield from _group(members, sources, options)
+    lines, possible = list[str](), True
+    for members in groups.values():
+        if lines:
+            lines.append("")
+        try:
+            lines += list(_group(members, sources, options))
+        except R1perfError as error:
+            source = members[0].source
+            lines.append(f"ERROR: {'' if isinstance(source, Recorded) else f'{Path(source.scenario).stem}: '}{error}")
+            lines += (f"  for   {test}" for test in _tests(members))
+            possible = False
+    return Plan(tuple(lines), possible)
+
+
+def _tests(members: Iterable[Asked]) -> list[str]:
+    return list(dict.fromkeys(one.test for one in members))
 
 
 def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator[str]:
     source, target = members[0].source, members[0].target
-    tests = list(dict.fromkeys(one.test for one in members))
+    tests = _tests(members)
     if isinstance(source, Recorded):
-        yield f"recorded, no load is sent: {', '.join(str(path) for path in source.archives)}"
+        runs = sources.chosen(source, target)
+        yield f"recorded, no load is sent: {', '.join(str(path) for path, _ in runs)}"
         yield from (f"  for   {test}" for test in tests)
         yield from (f"  {line}" for line in _clauses(members, None))
         return
-    try:
-        made = _checked(source, target, members, sources, options)
-    except R1perfError as error:
-        yield f"{Path(source.scenario).stem}: {error}"
-        return
+    made = _checked(source, target, members, sources, options)
     yield f"{made.scenario} on {made.target}"
     yield from (f"  for   {test}" for test in tests)
     yield f"  load  {_load(made, source.load.repeat, options)}"

@@ -64,6 +64,7 @@ def _r1_clause(request: pytest.FixtureRequest, r1_target: Any) -> Promise | None
     promise: Promise | None = getattr(request, "param", None)
     if promise is not None:
         request.getfixturevalue("r1_run")
+        request.config.stash[SESSION].fits(request.node, promise)
     return promise
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_r1perf.options import Options
 from pytest_r1perf.run import Check
+from pytest_r1perf.unmeasured import Unmeasured
 from r1perf.sla import Verdict
 from r1perf.summary import read_document
 
@@ -49,13 +50,20 @@ def record(check: Check, item: pytest.Item, options: Options) -> Record:
     )
 
 
-def unmeasured(clause: str, item: pytest.Item, why: str) -> Record:
-    """Make the record of a clause whose run is no measurement."""
-    verdict = Verdict(clause=clause, kind="none", verdict="error", says=why, confidence=0.95)
+def unmeasured(clause: str, test: str, error: Unmeasured, options: Options) -> Record:
+    """Make the record of a clause that cannot be judged; where there is a run, it says which."""
+    verdict = Verdict(clause=clause, kind="none", verdict="error", says=str(error), confidence=0.95, target=error.target)
     return Record(
-        test=item.nodeid, clause=clause, ruling="error", proven=True, target=None, run_id=None, archive=None,
-        text=f"SLA ERROR  {clause}\n  {why}", verdict=msgspec.to_builtins(verdict),
-    )  # fmt: skip
+        test=test,
+        clause=clause,
+        ruling="error",
+        proven=True,
+        target=error.target,
+        run_id=None if error.folder is None else _run_id(error.folder),
+        archive=None if error.folder is None else shown(error.folder, options),
+        text=f"SLA ERROR  {clause}\n  {error}",
+        verdict=msgspec.to_builtins(verdict),
+    )
 
 
 def properties(made: Record) -> list[tuple[str, object]]:

@@ -14,11 +14,13 @@ from pytest_r1perf import github
 from pytest_r1perf.judging import LEFT_OUT
 from pytest_r1perf.options import Options
 from pytest_r1perf.records import Record
+from pytest_r1perf.run import Check
 from r1perf import __version__
 from r1perf.sla import Verdict, family
 from r1perf.sla.render import needed
 
 MARKS = {"pass": ("ok", "green"), "fail": ("FAIL", "red"), "error": ("ERROR", "red"), "inconclusive": ("?", "yellow")}
+_MANY = {"pass": "passes", "fail": "fails", "error": "errors"}
 _ORDER = ("error", "fail", "inconclusive", "pass")
 
 
@@ -55,6 +57,18 @@ def shown(made: Record, item: pytest.Item) -> Shown:
     path, line, _ = item.location
     head = made["text"].partition("\n")[0].partition("   [")[0]
     return Shown(made["text"], Place(path, (line or 0) + 1, f"{' '.join(head.split())}: {made['verdict']['says']}"))
+
+
+def decided(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None], check: Check, made: Record) -> None:
+    """Let the report of a test that its verdict has decided say so."""
+    raised = None if call.excinfo is None else call.excinfo.value
+    if isinstance(raised, pytest.fail.Exception) and raised.msg == check.text:
+        report.longrepr = shown(made, item)  # type: ignore[assignment]
+        report.r1_state = check.ruling  # type: ignore[attr-defined]
+    elif isinstance(raised, pytest.skip.Exception) and check.skips:
+        report.r1_state = "inconclusive"  # type: ignore[attr-defined]
+    elif raised is None and not check.proven:
+        report.r1_state = "not proven"  # type: ignore[attr-defined]
 
 
 class Reporter:
@@ -120,14 +134,18 @@ class Reporter:
             terminalreporter.line(f"{weak} of the fails would not stand once all {len(found)} clauses are counted (Holm)")
         counts = Counter(made["ruling"] if made["proven"] else f"{made['ruling']}, not proven" for made in found)
         terminalreporter.line("")
-        terminalreporter.line("; ".join(f"{n} {ruling}" for ruling, n in counts.items()))
+        terminalreporter.line("; ".join(_counted(n, ruling) for ruling, n in counts.items()))
 
     def _unique(self) -> list[Record]:
-        """Return every clause of a test and run once (a body may check the same in each of its items), the worst first."""
+        """Return every clause of a test and run once (a body may check the same in each of its items), the worst first.
+
+        Where there is no run, or an error, each item counts, as it does for pytest.
+        """
         found: dict[tuple[object, ...], Record] = {}
         for made in self.records:
-            key = (made["test"].partition("[")[0], made["clause"], made["verdict"]["confidence"], made["run_id"], made["target"])
-            found.setdefault(key, made)
+            alone = made["run_id"] is None or made["ruling"] == "error"
+            test = made["test"] if alone else made["test"].partition("[")[0]
+            found.setdefault((test, made["clause"], made["verdict"]["confidence"], made["run_id"], made["target"]), made)
         return sorted(found.values(), key=lambda made: (_ORDER.index(made["ruling"]), made["proven"]))
 
     def _write(self, what: str, path: Path, mode: str, text: str) -> None:
@@ -154,6 +172,11 @@ def _line(made: Record) -> str:
     more = [f"needs {needs}"] if needs else []
     more += [f"{left_out} invalid {'run' if left_out == 1 else 'runs'} left out"] if left_out else []
     return "; ".join([f"{made['clause']}{target}  {proven}{verdict.says}", *more])
+
+
+def _counted(n: int, ruling: str) -> str:
+    word, comma, rest = ruling.partition(",")
+    return f"{n} {word if n == 1 else _MANY.get(word, word)}{comma}{rest}"
 
 
 def _weak(found: list[Record]) -> int:

@@ -5,23 +5,22 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pytest_r1perf.loading import carry_out
+from pytest_r1perf.loading import Interrupted, carry_out
 from pytest_r1perf.markers import Promise
-from pytest_r1perf.messages import Order
+from pytest_r1perf.messages import Done, Order
 from pytest_r1perf.options import Options
 from pytest_r1perf.progress import Shown
+from pytest_r1perf.recordings import Recordings
 from pytest_r1perf.run import Check, R1Run
-from pytest_r1perf.sources import Live, Prepared, Recorded, Recordings, Source, Sources, Target
-from r1perf.errors import R1perfError, TargetError, UsageError
+from pytest_r1perf.sources import Live, Prepared, Recorded, Source, Sources
+from pytest_r1perf.targets import Target
+from pytest_r1perf.unmeasured import Unmeasured
+from r1perf.errors import R1perfError, UsageError
 from r1perf.report import load as load_document
 from r1perf.scenario import Scenario, resolved, simulated
 from r1perf.summary import Document
 
 Judging = Callable[[R1Run, str, float | None], Check]
-
-
-class Unmeasured(R1perfError):
-    """Say why a run is no measurement: it could not be made, did not come to its end, or is invalid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,16 +99,23 @@ class Runs:
         scenario = prepared.scenario
         self._shown.begin(f"{scenario.name} on {_where(scenario)}{which}")
         order = Order(resolved(scenario), str(prepared.base), str(self._options.archives), live.load.workers)
-        done = carry_out(order, self._shown.tell)
+        title, ends = scenario.target.title, False
+        try:
+            done = carry_out(order, self._shown.tell)
+        except Interrupted as error:
+            done, ends = error.done or Done(_WRONG, _KILLED, None), True
         if done.folder is None:
             self._shown.end(f"{scenario.name} was not run")
-            raise Unmeasured(f"the load of {scenario.name} on {_where(scenario)} was not sent: {done.sentence}")
+            why = f"the load of {scenario.name} on {_where(scenario)} was not {'completed' if ends else 'sent'}: {done.sentence}"
+            raise Unmeasured(why, target=title, ends=ends)
         folder = Path(done.folder)
         document = load_document(folder)
         self._spent += spent_by(document, scenario)
         self._shown.end(f"{scenario.name} is in {_relative(folder, self._options.invoked_in)}")
+        if ends:
+            raise Unmeasured(_unfinished(folder, document), target=title, folder=folder, ends=True)
         if done.code == _WRONG:
-            raise TargetError(f"{done.sentence} (archive {folder})")
+            raise Unmeasured(f"{done.sentence} (archive {folder})", target=title, folder=folder)
         return folder, document
 
 
@@ -129,6 +135,7 @@ def spent_by(document: Document, scenario: Scenario) -> Spent:
 
 
 _WRONG = 2
+_KILLED = "killed by a third Ctrl-C; `r1perf recover` completes what it wrote in the folder of runs"
 
 
 def _valid(made: Recordings) -> Side:
@@ -136,14 +143,19 @@ def _valid(made: Recordings) -> Side:
     left_out = {}
     for folder, document in made:
         if document.status != "finished":
-            raise Unmeasured(f"{folder.name} did not come to its end: {document.reason or document.status}")
+            raise Unmeasured(_unfinished(folder, document), target=document.target, folder=folder)
         if not document.validity.valid:
             why = "; ".join(document.validity.reasons)
             left_out[folder] = f"{folder.name} is invalid, so it says nothing on {document.target}: {why}"
     folders = tuple(folder for folder, _ in made if folder not in left_out)
     if left_out and not folders:
-        raise Unmeasured("\n".join(left_out.values()))
+        folder, document = made[-1]
+        raise Unmeasured("\n".join(left_out.values()), target=document.target, folder=folder)
     return Side(folders, left_out=tuple(left_out.values()))
+
+
+def _unfinished(folder: Path, document: Document) -> str:
+    return f"{folder.name} did not come to its end: {document.reason or document.status}"
 
 
 def _where(scenario: Scenario) -> str:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import xml.etree.ElementTree as ET
 
 import pytest
 from projects import measured
@@ -250,11 +251,21 @@ def begun(live, *words, requests_least=5):
 
 def test_ctrl_c_ends_the_load_and_leaves_the_archive_complete(live):
     live.tests(ONE.replace("2s", "60s") + "\ndef test_after(): ...")
-    process = begun(live)
+    live.tests(ONE.replace("5s", "4s").replace("2s", "60s"), "test_last.py")
+    process = begun(live, "-x", "--r1-json", "out.json", "--junitxml", "junit.xml")
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, said
     (folder,) = live.archives
+    assert f"r1perf: chat is in runs/{folder.name}" in said
+    made = {(one["test"].partition("::")[2], one["ruling"], one["archive"]) for one in live.json("out.json")["verdicts"]}
+    assert made == {
+        ("test_one[p90(ttft)<5s]", "error", f"runs/{folder.name}"),
+        ("test_one[p90(ttft)<4s]", "error", f"runs/{folder.name}"),
+    }
+    (case,) = ET.parse(live.path / "junit.xml").getroot().iter("testcase")
+    assert "did not come to its end: " in case.find("error").get("message")
+    assert f"runs/{folder.name}" in [each.get("value") for each in case.iter("property")]
     assert document(folder)["status"] == "interrupted"
     assert document(folder)["counts"]["in_flight"] == 0
     assert len(requests(folder)) == document(folder)["counts"]["scheduled"]

@@ -103,6 +103,15 @@ def test_a_wrong_scenario_is_an_error_before_anything_is_sent(project):
     project.judge().stdout.fnmatch_lines(["*chatt: no such file, shipped scenario or dataset; did you mean `chat`?*"])
 
 
+def test_an_argument_is_named_as_it_was_given(project):
+    project.tests('@pytest.mark.r1_load("chat", rate="8")\n@pytest.mark.r1_sla("error_rate < 1%")\ndef test_it(): ...')
+    project.judge().stdout.fnmatch_lines(["*: r1_load: `rate`: *"])
+    project.tests(
+        '@pytest.mark.r1_load("chat", rate="8/s", sessions=2)\n@pytest.mark.r1_sla("error_rate < 1%")\ndef test_it(): ...'
+    )
+    project.judge().stdout.fnmatch_lines(["*: r1_load: `rate` and `sessions` exclude each other*"])
+
+
 def test_clauses_without_anything_to_judge_are_an_error(project):
     project.tests('@pytest.mark.r1_sla("error_rate < 1%")\ndef test_it(): ...')
     project.judge().stdout.fnmatch_lines(["*nothing to judge: r1_sla needs r1_load, r1_recorded or --r1-run"])

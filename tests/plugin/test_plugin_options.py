@@ -40,9 +40,14 @@ def test_a_number_of_requests():
         (["--r1-sla", "--r1-max-requests", "0"], "*argument --r1-max-requests: `0` is not a number of requests*"),
         (["--r1-sla", "-o", "r1_inconclusive=maybe"], "*r1_inconclusive: unknown value `maybe`; allowed: fail, observed, skip*"),
         (["--r1-sla", "-o", "r1_max_cost=lots"], "*r1_max_cost: `lots` is not an amount of money above 0*"),
-        (["--r1-sla", "-o", "r1_targets=none.toml"], "*r1_targets: *none.toml cannot be read*"),
+        (["--r1-sla", "-o", "r1_targets=none.toml"], "ERROR: r1_targets: *none.toml cannot be read: No such file or directory"),
+        (["--r1-sla", "-o", "r1_targets=test_it.py"], "ERROR: r1_targets: *test_it.py cannot be read: Expected '=' after a key*"),
+        (["--r1-sla", "--r1-baseline", "nowhere"], "ERROR: nowhere: no recorded run there: *"),
+        (["--r1-sla", "--r1-set", "duration"], "ERROR: --r1-set: `duration` is no setting; allowed: PATH=VALUE, as duration=2m"),
+        (["--r1-sla", "--r1-set", " =2m"], "ERROR: --r1-set: ` =2m` is no setting; allowed: PATH=VALUE, as duration=2m"),
     ],
-    ids=["run", "baseline", "no-run", "influx", "no-file", "cost", "requests", "inconclusive", "ini-cost", "targets"],
+    ids=["run", "baseline", "no-run", "influx", "no-file", "cost", "requests", "inconclusive", "ini-cost", "targets", "bad-targets",
+         "no-baseline", "set", "empty-set"],
 )  # fmt: skip
 def test_a_wrong_command_is_one_sentence_and_exit_code_4(project, words, says):
     project.tests("def test_unit(): ...")

@@ -70,7 +70,10 @@ def test_an_invalid_run_is_an_error_in_junit(project):
     project.tests(THREE)
     for case in project.junit():
         assert "one is invalid, so it says nothing on vllm: 5 requests were sent late" in case.find("error").get("message")
-        assert properties(case)["r1.verdict"] == "error"
+        found = properties(case)
+        assert {name: found[f"r1.{name}"] for name in ("verdict", "target", "run_id", "archive")} == {
+            "verdict": "error", "target": "vllm", "run_id": "one-5eed", "archive": "runs/one",
+        }  # fmt: skip
 
 
 def test_json_has_every_verdict_as_run_json_has_it(three):

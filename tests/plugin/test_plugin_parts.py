@@ -1,7 +1,9 @@
 """The parts of the plugin that need no pytest around them."""
 
+import datetime
 import io
 import os
+import signal
 import subprocess
 import sys
 
@@ -15,9 +17,10 @@ from pytest_r1perf.messages import Done, Note, Order, Progress
 from pytest_r1perf.progress import LOG_NS, Shown
 from pytest_r1perf.ruling import estimate
 from pytest_r1perf.runs import Spent, spent_by
-from pytest_r1perf.sources import _toml
+from pytest_r1perf.targets import toml
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.tokens import Calibration
+from r1perf.errors import UsageError
 from r1perf.scenario import Shorthands, load, resolved
 from r1perf.sla import Verdict, parse
 from r1perf.summary import Cost, read_document
@@ -67,16 +70,24 @@ def test_what_was_observed_meets_a_clause_or_not(clause, fields, meets):
         (True, "true"),
         (["a", 1], '["a", 1]'),
         ({"a b": {"c": [1]}}, '{"a b" = {"c" = [1]}}'),
+        (datetime.date(2026, 11, 30), "2026-11-30"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
     ],
-    ids=["text", "integer", "number", "truth", "list", "table"],
+    ids=["text", "integer", "number", "truth", "list", "table", "date", "nan", "inf"],
 )
-def test_values_are_written_as_toml(value, text):
-    assert _toml(value) == text
+def test_values_are_written_astoml(value, text):
+    assert toml(value) == text
+
+
+def test_what_toml_has_not_is_refused():
+    with pytest.raises(UsageError, match=r"\(1\+2j\) cannot be a value of a scenario; allowed: what TOML has"):
+        toml([{"a": 1 + 2j}])
 
 
 def test_a_list_of_tables_reaches_the_scenario():
     stages = [{"kind": "constant", "rate": "1/s", "duration": "5s"}, {"kind": "constant", "rate": "2/s", "duration": "5s"}]
-    made = load("chat", [f"arrivals={_toml({'kind': 'stages', 'stages': stages})}"])
+    made = load("chat", [f"arrivals={toml({'kind': 'stages', 'stages': stages})}"])
     assert [float(stage.rate) for stage in made.arrivals.stages] == [1.0, 2.0]
 
 
@@ -189,6 +200,24 @@ def test_what_it_says_is_told_however_its_bytes_are_cut(child, monkeypatch, most
 def test_a_process_that_ends_early_is_said_with_its_last_words(child, script, why):
     child(script)
     assert loading.carry_out(ORDER, print) == Done(2, f"the load's process ended early: {why}", None)
+
+
+def test_ctrl_c_ends_the_load_and_how_it_ended_is_known(child):
+    child(
+        'import sys; sys.stdin.readline(); print(\'{"type":"note","sentence":"begun"}\', flush=True); sys.stdin.readline(); '
+        'print(\'{"type":"done","code":130,"sentence":"s","folder":"f"}\')'
+    )
+    told = []
+
+    def tell(said):
+        if not told:
+            signal.raise_signal(signal.SIGINT)
+        told.append(said)
+
+    with pytest.raises(loading.Interrupted) as ended:
+        loading.carry_out(ORDER, tell)
+    assert ended.value.done == Done(130, "s", "f")
+    assert told == [Note("begun"), Note("interrupted: the load ends and its archive is completed")]
 
 
 def test_an_order_that_cannot_be_carried_out_is_one_sentence():

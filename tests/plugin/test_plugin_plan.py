@@ -1,3 +1,5 @@
+import pytest
+
 CHAT = """
 name = "chat"
 duration = "60s"
@@ -14,8 +16,10 @@ rate = "2/s"
 """
 
 
-def plan(project, *words):
-    lines = project.judge("--collect-only", *words).outlines
+def plan(project, *words, code=0):
+    result = project.judge("--collect-only", *words)
+    assert result.ret == code
+    lines = result.outlines
     return lines[next(n for n, line in enumerate(lines) if " SLA plan " in line) + 1 :]
 
 
@@ -74,9 +78,30 @@ def test_old(): ...
 def test_what_a_budget_would_refuse_is_said_in_the_plan(project):
     project.file("chat.toml", CHAT.replace("price", "# price"))
     project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
-    assert plan(project, "--r1-max-cost", "5")[0] == (
-        "chat: `stop.cost`: cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`"
+    assert plan(project, "--r1-max-cost", "5", code=4)[0] == (
+        "ERROR: chat: `stop.cost`: cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`"
     )
+
+
+@pytest.mark.parametrize(
+    ("mark", "words", "says"),
+    [
+        (
+            'r1_load("chat.toml")',
+            ("--r1-target", "nope"),
+            "ERROR: chat: r1_target: unknown target `nope`; there is no r1_targets file",
+        ),
+        ('r1_recorded("runs")', ("--r1-target", "nope"), "ERROR: r1_recorded: no run of the target nope; there: vllm"),
+    ],
+    ids=["load", "recorded"],
+)
+def test_a_plan_that_cannot_be_carried_out_is_a_wrong_command(project, mark, words, says):
+    project.record()
+    project.file("chat.toml", CHAT)
+    project.tests(f'@pytest.mark.{mark}\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_it(): ...')
+    lines = plan(project, *words, code=4)
+    assert lines[0].startswith(says)
+    assert lines[1] == "  for   test_it.py::test_it"
 
 
 def test_what_is_not_judged_does_not_count_for_a_clause(project):

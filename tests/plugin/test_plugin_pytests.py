@@ -115,6 +115,21 @@ def test_unit(): ...
     assert "ERROR: a load cannot be sent under xdist: several workers would each send it" in said
 
 
+def test_xdist_judges_recorded_runs_of_a_file_that_has_loads_too(project, under):
+    project.record()
+    project.tests("""
+@pytest.mark.r1_load("chat", rate="5/s", duration="2s")
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+def test_chat(): ...
+
+@pytest.mark.r1_recorded("runs/one")
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+def test_recorded(): ...
+""")
+    code, said = under("--r1-sla", "-n", "2", "-k", "recorded")
+    assert (code, "1 passed" in said) == (0, True), said
+
+
 def test_a_verdict_is_never_run_again(project, under):
     project.record(slow=21)
     project.tests(THREE + """

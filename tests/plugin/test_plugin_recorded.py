@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from pytest_r1perf.reporting import Reporter
+
 ONE = """
 @pytest.mark.r1_sla("p95(ttft) < 800ms")
 def test_it(): ...
@@ -85,20 +87,88 @@ def test_a_run_that_says_nothing_is_an_error_and_never_a_verdict(project, change
     project.tests('@pytest.mark.r1_recorded("runs/one")' + ONE)
     result = project.judge("--r1-json", "out.json")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"*{says}*", f"ERROR p95(ttft) < 800ms  {says}"])
+    result.stdout.fnmatch_lines([f"*{says}*", f"ERROR p95(ttft) < 800ms  [[]vllm]  {says}", "1 error"])
     (made,) = project.json("out.json")["verdicts"]
     assert (made["ruling"], made["verdict"]["says"]) == ("error", says)
+    assert (made["target"], made["run_id"], made["archive"]) == ("vllm", "one-5eed", "runs/one")
 
 
-def test_an_archive_that_lacks_its_files_is_said(project):
+def test_each_item_counts_that_is_an_error(project):
+    for name in ("a", "b"):
+        change(project.record(name, target=name), validity={"valid": False, "reasons": ["late"]})
+    project.tests("""
+@pytest.mark.r1_recorded("runs")
+@pytest.mark.r1_sla("p95(ttft) < 800ms", "error_rate < 5%")
+@pytest.mark.parametrize("r1_target", ["a", "b", "c"])
+def test_it(): ...
+""")
+    result = project.judge("--r1-json", "out.json")
+    result.assert_outcomes(errors=6)
+    assert "6 errors" in result.outlines
+    made = project.json("out.json")
+    assert made["counts"]["error"] == 6
+    assert [(one["clause"][:3], one["target"], one["archive"]) for one in made["verdicts"]] == [
+        ("p95", "a", "runs/a"), ("p95", "b", "runs/b"), ("p95", "c", None),
+        ("err", "a", "runs/a"), ("err", "b", "runs/b"), ("err", "c", None),
+    ]  # fmt: skip
+
+
+def test_what_no_run_was_paid_for_counts_for_each_target(project):
+    reporter = Reporter.__new__(Reporter)
+    verdict = {"confidence": 0.95}
+    reporter.records = [
+        {"test": f"test_it.py::test_it[{target}]", "clause": "c", "ruling": "inconclusive", "proven": True, "run_id": None, "target": None,
+         "verdict": verdict}
+        for target in ("a", "b", "b")
+    ]  # fmt: skip
+    assert [made["test"][-2] for made in reporter._unique()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "says"),
+    [
+        ("p95(ttft){workload=nope} < 1s", "unknown workload `nope`; allowed: chat*"),
+        ("p95(ttft){target=nope} < 1s", "unknown target `nope`*"),
+        ("p95(ttft) < 1s during ramp", "unknown stage `ramp`*"),
+        ("p95(ttft) < 1s during drain", "stage `drain` is not judged*"),
+        ("cost_per_1m(output_tokens) < $2", "a cost needs `target.price`*"),
+    ],
+)
+def test_a_name_that_no_recorded_run_has_is_an_error_of_collection(project, clause, says):
+    project.record()
+    project.tests(f'@pytest.mark.r1_recorded("runs/one")\n@pytest.mark.r1_sla("{clause}")\ndef test_it(): ...')
+    result = project.judge()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([f"*{says}"])
+
+
+def test_a_name_that_another_run_has_is_an_error_of_this_one_and_no_fail(project):
+    project.record("a", target="a")
+    project.record("b", target="b")
+    project.tests("""
+ran = []
+@pytest.mark.r1_recorded("runs")
+@pytest.mark.r1_sla("p95(ttft){target=a} < 800ms")
+@pytest.mark.parametrize("r1_target", ["a", "b"])
+def test_it(r1_target): assert r1_target == "a", "the body of the other does not run"
+""")
+    result = project.judge("--r1-json", "out.json")
+    result.assert_outcomes(passed=1, errors=1)
+    assert [(one["ruling"], one["target"], one["archive"]) for one in project.json("out.json")["verdicts"]] == [
+        ("error", "b", "runs/b"), ("pass", "a", "runs/a"),
+    ]  # fmt: skip
+
+
+def test_an_archive_that_lacks_its_files_is_an_error_and_no_fail(project):
     folder = project.record()
-    for path in folder.glob("requests.*"):
+    for path in folder.glob("*.0*"):
         path.unlink()
     project.tests('@pytest.mark.r1_recorded("runs/one")' + ONE)
     result = project.judge("--r1-json", "out.json")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*one lacks a requests file: clauses that its run did not declare cannot be counted*"])
-    assert [made["ruling"] for made in project.json("out.json")["verdicts"]] == ["error"]
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*runs/one holds neither requests nor snapshots: nothing in it can be judged*"])
+    (made,) = project.json("out.json")["verdicts"]
+    assert (made["ruling"], made["target"], made["archive"]) == ("error", "vllm", "runs/one")
 
 
 @pytest.fixture

@@ -213,7 +213,7 @@ def test_it(r1_run): r1_run.check("p50(e2e) < 2s").require()
     assert [line.split("  [")[0] for line in section(result)[:3]] == [
         "ok    p50(e2e) < 2s", "ok    p95(ttft) < 800ms", "ok    error_rate < 5%",
     ]  # fmt: skip
-    assert "3 pass" in section(result)
+    assert "3 passes" in section(result)
 
 
 def test_a_required_check_that_is_inconclusive_follows_the_ini_file(project):
