@@ -21,10 +21,11 @@ ANSWER_NS = 30_000_000_000
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the target said of itself."""
+    """What the target said of itself; `unlisted` says why its models are not known, where they are not."""
 
     models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # warnings, one sentence each
+    unlisted: str | None = None
 
 
 class _Model(msgspec.Struct):
@@ -144,7 +145,7 @@ def _unanswered(error: TransportError, target: Target, seconds: float) -> Served
 
 
 def _unknown(says: str) -> Served:
-    return Served(notes=(f"{says}: the models served are not known beforehand",))
+    return Served(notes=(f"{says}: the models served are not known beforehand",), unlisted=says)
 
 
 def _said(dialect: Dialect, answer: Page) -> str:

@@ -1,5 +1,7 @@
 """Ask a target what a probe needs to know: its pages, then the same small question twice."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,7 +15,7 @@ from r1perf.probe.analyse import Answer, Pages, analyse
 from r1perf.probe.report import ProbeReport
 from r1perf.providers import Dialect
 from r1perf.providers.registry import choose
-from r1perf.result import Outcome, Stream
+from r1perf.result import Outcome, Result, Stream
 from r1perf.target import Call, Message, Sampling, Target
 from r1perf.transport import Exchange, HttpRequest, Receiver, Transport
 from r1perf.units import Tokens
@@ -22,6 +24,7 @@ LENGTHS = (256, 16)
 """Output tokens of the two requests at most: the first may think to the end, the second only shows what is cached."""
 
 _PAGE_NS = 10_000_000_000
+_PATIENCE_NS = 5_000_000_000
 
 # Long enough (about 250 tokens) for every prefix cache that works in blocks of 16 to 128 tokens.
 _QUESTION = (
@@ -34,16 +37,28 @@ _QUESTION = (
 )  # fmt: skip
 
 
-def probe(target: Target, loop: Loop, transport: Transport, key: str | None = None) -> ProbeReport:
-    """Probe a target; an empty `target.model` takes the first one that it lists. Raises TargetError where it cannot be used."""
+Tell = Callable[[str], None]
+"""Told, in a few words, what a probe still waits for."""
+
+
+def probe(
+    target: Target, loop: Loop, transport: Transport, key: str | None = None, tell: Tell = lambda what: None
+) -> ProbeReport:
+    """Probe a target; an empty `target.model` takes the first one that it lists. Raises TargetError where it cannot be used.
+
+    No request takes longer than `target.timeouts.total`; `tell` hears of one that takes longer than 5 s.
+    """
     target = msgspec.structs.replace(target, stream=True, engine="fast", endpoint="chat/completions")
-    dialect = choose(target)
-    models = preflight(loop, target, dialect, transport, key).models
+    dialect, pages = choose(target), Pages()
+    with _patience(loop, tell, f"{target.url}/models"):
+        served = preflight(loop, target, dialect, transport, key)
     if not target.model:
-        if not models:
-            raise TargetError(f"{target.url} lists no models: name one with --model")
-        target = msgspec.structs.replace(target, model=models[0])
-    pages = Pages(models, _owners(loop, target, dialect, transport, key), _version(loop, target, transport))
+        if not served.models:
+            raise TargetError(f"{served.unlisted or f'{target.url} lists no models'}: name one with --model")
+        target = msgspec.structs.replace(target, model=served.models[0])
+    if served.models:  # a target that does not even list them has no other page
+        with _patience(loop, tell, "the target's other pages"):
+            pages = Pages(served.models, _owners(loop, target, dialect, transport, key), _version(loop, target, transport))
     tap = _Tap(transport)
     client = FastClient(loop, target, dialect, tap, key)
     answers = []
@@ -52,13 +67,38 @@ def probe(target: Target, loop: Loop, transport: Transport, key: str | None = No
         call = Call(model=target.model, messages=question, max_tokens=Tokens(tokens), sampling=Sampling(temperature=0.6))
         now_ns = loop.now_ns()
         ticket = Ticket(id=f"probe.{turn}", arrival=0, turn=turn, workload="probe", stage=0, item=0, scheduled_ns=now_ns)
-        result = client.send(ticket, client.prepare(call), Stream("probe", 0, now_ns)).result
+        with _patience(loop, tell, f"{'the second' if turn else 'an'} answer of the model {target.model}"):
+            result = client.send(ticket, client.prepare(call), Stream("probe", 0, now_ns)).result
         answers.append(Answer(result, tap.reads, tap.headers))
-        if not turn and (result.status not in (None, 200) or result.outcome is Outcome.CONNECT_ERROR):
-            said = f": {result.message}" if result.message else ""
-            status = f"HTTP {result.status}" if result.status else str(result.reason)
-            raise TargetError(f"{target.url} does not answer a chat with the model {target.model}: {status}{said}")
+        if not turn:
+            _check_answered(target, result)
     return analyse(target, pages, answers)
+
+
+def _check_answered(target: Target, result: Result) -> None:
+    """Raise TargetError where the first question got no answer at all."""
+    silent = result.outcome is Outcome.TIMEOUT and not result.chunks
+    if silent or result.status not in (None, 200) or result.outcome is Outcome.CONNECT_ERROR:
+        seconds = min(target.timeouts.first_chunk, target.timeouts.total) / 1e9
+        nothing = f"nothing came within {seconds:g} s" if silent else str(result.reason)
+        status = f"HTTP {result.status}" if result.status not in (None, 200) else nothing
+        said = f": {result.message}" if result.message and not silent else ""
+        raise TargetError(f"{target.url} does not answer a chat with the model {target.model}: {status}{said}")
+
+
+@contextmanager
+def _patience(loop: Loop, tell: Tell, what: str) -> Iterator[None]:
+    """Say what is waited for where it takes long."""
+
+    def say(at_ns: int) -> None:
+        loop.sleep_until(at_ns)
+        tell(f"waiting for {what}")
+
+    beside = loop.spawn(say, loop.now_ns() + _PATIENCE_NS)
+    try:
+        yield
+    finally:
+        beside.cancel()
 
 
 class _Tap:

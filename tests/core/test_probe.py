@@ -9,9 +9,11 @@ from r1perf.errors import TargetError
 from r1perf.loop.sim import SimLoop
 from r1perf.probe import Answer, Pages, ProbeReport, analyse, probe, render
 from r1perf.result import Outcome, Result, Usage
-from r1perf.target import Target
-from r1perf.transport.scripted import Script, ScriptedTransport
+from r1perf.target import Target, Timeouts
+from r1perf.transport.scripted import HANG, Script, ScriptedTransport
+from r1perf.units import Duration
 
+WITHIN_60_S = Timeouts(first_chunk=Duration.seconds(60), total=Duration.seconds(60))
 URL = "http://127.0.0.1:8000/v1"
 
 
@@ -192,10 +194,10 @@ MODELS = b'{"object":"list","data":[{"id":"deepseek-r1","owned_by":"sglang"},{"i
 FIRST = (200, (chunk("Okay", "reasoning_content"), chunk("ready"), chunk("", finish="stop"), usage(2), b"data: [DONE]\n\n"))
 
 
-def run(serve, where):
+def run(serve, where, tell=lambda what: None):
     loop = SimLoop()
     transport = ScriptedTransport(loop, serve)
-    return loop.run(probe, where, loop, transport, "secret"), transport
+    return loop.run(probe, where, loop, transport, "secret", tell), transport
 
 
 def test_the_probe_asks_the_pages_and_twice_the_same_question():
@@ -221,6 +223,35 @@ def test_a_chat_that_is_refused_is_the_targets_error():
 def test_no_model_named_and_none_listed():
     with pytest.raises(TargetError, match="lists no models: name one with --model"):
         run(target_of(b'{"data":[]}', FIRST), target(model=""))
+
+
+def silent_at(path):
+    """A target that takes a request at one path and never answers it."""
+    serve = target_of(MODELS, FIRST)
+    return lambda request: Script([(0, HANG)]) if request.path == path else serve(request)
+
+
+HTML = Script([(MS, b"<html>")], headers={"content-type": "text/html"})
+
+
+@pytest.mark.parametrize(
+    ("serve", "model", "says", "told"),
+    [
+        (silent_at("/v1/models"), "", "/v1/models does not answer within 30 s: name one with --model", ["http://127.0.0.1:8000/v1/models"]),
+        (lambda request: HTML, "", "/v1/models is not a list of models: name one with --model", []),
+        (target_of(None, FIRST), "", "/v1/models answers HTTP 404: name one with --model", []),
+        (
+            silent_at("/v1/chat/completions"), "m",
+            "/v1 does not answer a chat with the model m: nothing came within 60 s$", ["an answer of the model m"],
+        ),
+    ],
+    ids=["silent page", "another page", "no page", "silent chat"],
+)  # fmt: skip
+def test_what_is_no_endpoint_is_told_for_what_it_is(serve, model, says, told):
+    heard = []
+    with pytest.raises(TargetError, match=says):
+        run(serve, target(model=model, timeouts=WITHIN_60_S), heard.append)
+    assert heard == [f"waiting for {what}" for what in told]
 
 
 def test_what_people_see():
