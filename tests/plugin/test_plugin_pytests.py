@@ -1,12 +1,14 @@
 """The plugin under every pytest that it supports, with xdist, rerunfailures and asyncio beside it, warnings being errors."""
 
 import os
+import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 from projects import STRICT
 from pytests import VERSIONS, python
+from services import ROOT
 
 BESIDE = ("-o", "asyncio_default_fixture_loop_scope=function")  # else pytest-asyncio warns of its own future
 APART = ("-p", "no:locust", "-p", "no:anyio", "-p", "no:hypothesispytest")  # of the environment behind: they take time
@@ -30,6 +32,17 @@ RULINGS = {
 def interpreter(request):
     """Give an environment with each pytest."""
     return python(request.param)
+
+
+@pytest.mark.parametrize("interpreter", [VERSIONS[-1]], indirect=True)
+def test_the_example_runs_beside_asyncio(project, interpreter):
+    folder = project.path / "downstream"
+    shutil.copytree(ROOT / "examples" / "downstream", folder)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GITHUB_"))}
+    command = [interpreter, "-m", "pytest", "-p", "no:locust"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=kept, timeout=90)
+    assert "asyncio-" in ran.stdout
+    assert (ran.returncode, "1 passed, 3 skipped" in ran.stdout) == (0, True), ran.stdout + ran.stderr
 
 
 @pytest.fixture
