@@ -5,9 +5,11 @@ from functools import cache
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 from virtual_run import MS, STAGES, Answer, S, a_run, play, traffic
 
+from r1perf.cli.report import command as report
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.repeats import Repeats
 from r1perf.datasets.tokens import Calibration
@@ -16,7 +18,7 @@ from r1perf.report import live_block, live_line, load, print_report, render_json
 from r1perf.report.terminal import LATENCIES
 from r1perf.report.wording import count, duration, money, rate, share, span
 from r1perf.result import Outcome
-from r1perf.sinks.archive import ArchiveSink
+from r1perf.sinks.archive import ArchiveSink, write_document
 from r1perf.sla import Verdict, entries
 from r1perf.snapshot import Counter
 from r1perf.summary import Interval, Summary, Validity, document
@@ -201,6 +203,23 @@ def test_json_is_run_json():
     built = document(summary())
     assert json.loads(render_json(built))["counts"]["scheduled"] == 201
     assert msgspec.json.decode(render_json(built), type=type(built)) == built
+
+
+def test_report_prints_all_runs_of_a_folder(tmp_path):
+    built = document(summary())
+    folders = [tmp_path / "side" / name for name in ("1", "2")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        write_document(folder, msgspec.structs.replace(built, run_id=f"run-{folder.name}"))
+
+    def reported(*words):
+        result = CliRunner().invoke(report, [*map(str, words)], standalone_mode=False)
+        return result.output if result.exception is None else str(result.exception)
+
+    assert re.findall(r"run (run-\d)$", reported(folders[0].parent), re.MULTILINE) == ["run-1", "run-2"]
+    assert [each["run_id"] for each in json.loads(reported(folders[0].parent, "--json"))] == ["run-1", "run-2"]
+    assert json.loads(reported(folders[1], "--json"))["run_id"] == "run-2"
+    assert reported(tmp_path) == f"{tmp_path}: is no run archive, and no folder of some; {folders[0].parent} is one"
 
 
 # --- While it runs ---
