@@ -4,7 +4,7 @@ import gc
 import hashlib
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from r1perf.providers.registry import check_length, choose
 from r1perf.recorder import Tallies
 from r1perf.scenario import Scenario, load
 from r1perf.schedule import Plan
-from r1perf.sla import Tallier, terms
+from r1perf.sla import Tallier, Watch, terms
 from r1perf.sla.planned import Row, planned
 from r1perf.source import WorkloadSource
 from r1perf.target import Target
@@ -133,10 +133,15 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
         budget=budget,
         drain_ns=scenario.drain.limit_ns,
         stop_errors=scenario.stop.errors,
-        tallies=Tallier(watches, [stage.index for stage in plan.stages if stage.judged]) if watches else None,
+        tallies=_tallier(scenario, plan, watches) if watches else None,
         planned=loop.offload(planned, shard, items) if watches and not assign.users else (),
         prompting=prompting,
     )
+
+
+def _tallier(scenario: Scenario, plan: Plan, watches: Sequence[Watch]) -> Tallier:
+    judged = [stage.index for stage in plan.stages if stage.judged]
+    return Tallier(watches, judged, ahead=scenario.sla.fail_fast, streamed=scenario.target.stream)
 
 
 def _prompting(scenario: Scenario, plan: Plan, items: Mapping[str, Items]) -> dict[str, Prompting]:

@@ -62,6 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     t0_ns: int = 0  # the worker's monotonic time of t0: the origin of the stamps in its requests file
     clock_step_ns: int = 0  # how far the worker's wall clock has moved against its monotonic clock since t0
     tallies: msgspec.Raw = NO_TALLIES  # MessagePack list of `sla.Tally`, the counts of the clauses: whoever judges reads it
+    ahead: msgspec.Raw = NO_TALLIES  # the same of requests in flight at the flip whose miss is certain already: a gauge
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -6,7 +6,7 @@ schedule delay therefore include streams that fail later (the failure counts apa
 thinking, e2e, service_e2e, tpot, itl_max and the tokens' distributions are those of requests that ended well.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -43,6 +43,11 @@ class Tallies(Protocol):
         self, workload: str, requests: Sequence[Hashable], heads: IntArray, gaps_ns: IntArray, stages: IntArray, k: int
     ) -> None:
         """Count the gaps between chunks that happened in interval `k`; see `fold.Gaps`."""
+
+    def ahead(
+        self, open_: Mapping[str, Collection[Stream]], now_ns: int, t0_ns: int, interval_ns: int
+    ) -> Sequence[msgspec.Struct]:
+        """Return what is certain already of the requests in flight."""
 
     def conversation_over(self, arrival: int) -> None:
         """Note that no turn of a conversation comes any more."""
@@ -199,6 +204,7 @@ class Recorder:
             t0_ns=self._t0_ns,
             clock_step_ns=clock_step_ns,
             tallies=self._taken(last),
+            ahead=self._certain(end_ns),
         )
         self._values, self._gaps, self._counters, self._delay_max_ns = {}, {}, {}, 0
         return snapshot
@@ -252,6 +258,11 @@ class Recorder:
         if last:
             self._tallies.close()
         return msgspec.Raw(msgspec.msgpack.encode(self._tallies.take()))
+
+    def _certain(self, end_ns: int) -> msgspec.Raw:
+        if self._tallies is None:
+            return NO_TALLIES
+        return msgspec.Raw(msgspec.msgpack.encode(self._tallies.ahead(self._open, end_ns, self._t0_ns, self._interval_ns)))
 
     def _enter(self, workload: str, folded: Fold, k: int) -> None:
         if self._tallies is not None and (gaps := folded.gaps) is not None:

@@ -1,6 +1,7 @@
 """Hold how the clauses of a run stand while it goes on, and judge them when it is over."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -23,21 +24,31 @@ class Standing:
 
     def __init__(self, scenario: Scenario, terms: Terms, summary: Summary, planned: Iterable[Row]) -> None:
         self._tallied = Tallied()
+        self._ahead: dict[str, tuple[int, list[Tally]]] = {}  # by worker, of its newest snapshot
         self._summary = summary
         together: dict[tuple[str, int], int | None] = {}
         for workload, stage, n in planned:
             before = together.get((workload, stage), 0)
             together[workload, stage] = None if before is None or n is None else before + n
-        self._account = Account(summary, scenario, terms, self._tallied, planned=together or None)
+        self._account = partial(Account, summary, scenario, terms, planned=together or None)
 
     def add(self, snapshot: Snapshot) -> None:
         """Count a snapshot, once."""
         self._tallied.add(_decode(snapshot.tallies))
+        newest, _ = self._ahead.get(snapshot.worker, (-1, []))
+        if snapshot.k > newest:
+            self._ahead[snapshot.worker] = snapshot.k, _decode(snapshot.ahead)
 
     def broken(self) -> Verdict | None:
-        """Return the first clause that fails whatever the requests still to come do; an invalid run has none."""
-        return broken(self._account, validity(self._summary, ended=False).reasons)
+        """Return the first clause that fails whatever the requests still to come do; an invalid run has none.
+
+        Requests in flight whose miss is certain have missed: an answer that began late is late however long it lasts.
+        """
+        now = Tallied()
+        now.add(self._tallied.rows.values())
+        now.add(row for _, rows in self._ahead.values() for row in rows)
+        return broken(self._account(now), validity(self._summary, ended=False).reasons)
 
     def verdicts(self, invalid: Sequence[str], early: str | None) -> list[Verdict]:
         """Judge all clauses; `invalid` are the reasons for which the run says nothing, `early` is why it ended before its plan did."""
-        return verdicts(self._account, invalid=invalid, early=early)
+        return verdicts(self._account(self._tallied), invalid=invalid, early=early)

@@ -7,14 +7,15 @@ A row belongs to the interval in which its requests were *scheduled* (gaps: in w
 batches of time part the judged window and long answers do not drift out of it.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from r1perf.histogram import IntArray
-from r1perf.result import CENSORED, FAILED, Result
+from r1perf.result import CENSORED, FAILED, Result, Stream
 from r1perf.sla.dependence import Clusters
+from r1perf.sla.flight import Flight, missed_already
 from r1perf.sla.limits import Fate, Watch, at_least, fate, final
 
 
@@ -61,10 +62,15 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tallier:
-    """Count one worker's requests and gaps against the clauses of a run."""
+    """Count one worker's requests and gaps against the clauses of a run.
 
-    def __init__(self, watches: Sequence[Watch], judged: Iterable[int]) -> None:
+    `ahead`: count the misses of requests in flight too. `streamed` False: responses come in one piece.
+    """
+
+    def __init__(self, watches: Sequence[Watch], judged: Iterable[int], *, ahead: bool = False, streamed: bool = True) -> None:
         self.watches = tuple(watches)
+        self._ahead = [watch for watch in watches if watch.unit == "request" and watch.limits] if ahead else []
+        self._streamed = streamed
         self.judged = set(judged)  # indices of judged stages; a live stage is added as it begins
         self._rows: dict[tuple[int, int], Tally] = {}
         self._gaps: dict[Hashable, dict[int, tuple[int, int]]] = {}  # request -> clause -> gaps, misses
@@ -80,6 +86,7 @@ class Tallier:
         `request` is what `fold` was told for it; default its id.
         """
         key = result.id if request is None else request
+        self._streamed &= result.streamed
         for watch in self.watches:
             if not self.wants(watch, result.workload, result.stage):
                 continue
@@ -120,6 +127,23 @@ class Tallier:
             for request, m, x in zip(requests, n.tolist(), over.tolist(), strict=True):
                 if m:
                     self._cluster(watch.clause, request, m, x)
+
+    def ahead(self, open_: Mapping[str, Collection[Stream]], now_ns: int, t0_ns: int, interval_ns: int) -> list[Tally]:
+        """Return the misses of requests in flight that nothing can mend any more, in the intervals in which these were scheduled.
+
+        `open_` are the streams by workload. A gauge of this moment: `ended` counts the same requests later.
+        """
+        rows: dict[tuple[int, int], int] = {}
+        for workload, streams in open_.items() if self._ahead else ():
+            flight = Flight(streams)
+            for watch in self._ahead:
+                if watch.workload not in (None, workload):
+                    continue
+                covered = np.isin(flight["stage"], list(self.judged if watch.stages is None else watch.stages))
+                missed = covered & missed_already(watch.limits, flight, now_ns, streamed=self._streamed)
+                for k in ((flight["scheduled_ns"][missed] - t0_ns) // interval_ns).tolist():
+                    rows[watch.clause, k] = rows.get((watch.clause, k), 0) + 1
+        return [Tally(clause, k, n=n, over=n, causes={"slow": n}) for (clause, k), n in sorted(rows.items())]
 
     def conversation_over(self, arrival: int) -> None:
         """Close a conversation as a cluster: all its turns have been given to `ended`."""

@@ -1,5 +1,7 @@
 """What the clauses count on the way from a stream to a verdict: recorder, traffic, workers, snapshots, collector."""
 
+import re
+
 import msgspec
 import pytest
 from fake_traffic import FakeClient, Silent, Talks
@@ -18,10 +20,11 @@ from r1perf.grading import Grade, Graded
 from r1perf.histogram.buckets import index
 from r1perf.loop.sim import SimLoop
 from r1perf.recorder import Recorder
-from r1perf.result import FAILED, Outcome, Result
+from r1perf.result import FAILED, Outcome, Result, Stream
 from r1perf.scenario import load, resolved
 from r1perf.schedule import Share, Stage, plan
-from r1perf.sla import Limit, Tallied, Tallier, Tally, Terms, Watch, parse, read_verdicts
+from r1perf.sla import Fate, Limit, Tallied, Tallier, Tally, Terms, Watch, fate, parse, read_verdicts
+from r1perf.sla.flight import Flight, missed_already
 from r1perf.sla.planned import ANY, planned
 from r1perf.sla.recorded import replay
 from r1perf.snapshot import Counter, Health, Series, Snapshot
@@ -120,6 +123,105 @@ class TestLive:
         assert decode(taken.tallies) == []
 
 
+def in_flight(**notes):
+    stream = Stream("chat", 2, T0)
+    for name, value in notes.items():
+        setattr(stream, name, value)
+    return stream
+
+
+LATE = {"sent_ns": T0 + MS, "first_ns": T0 + 900 * MS, "last_ns": T0 + 950 * MS}
+
+
+class TestInFlight:
+    """What can be said of a request before it ends: whatever is still to come of it, it misses."""
+
+    @pytest.mark.parametrize(
+        ("limit", "notes", "missed"),
+        [
+            pytest.param("ttft<400ms", {}, True, id="no chunk yet"),
+            pytest.param("ttft<2s", {}, False, id="there is still time"),
+            pytest.param("ttft<1s", {}, True, id="at the limit itself"),
+            pytest.param("ttft<=1s", {}, False, id="which may be reached"),
+            pytest.param("ttft<400ms", LATE, True, id="its first chunk was late"),
+            pytest.param("ttft<950ms", LATE, False, id="its first chunk was in time"),
+            pytest.param("ttft>950ms", LATE, True, id="its first chunk came too early"),
+            pytest.param("ttft>2s", {}, False, id="it may still be late enough"),
+            pytest.param("service_ttft<400ms", {}, False, id="not sent yet"),
+            pytest.param("service_ttft<899ms", LATE, True, id="counts from when it was sent"),
+            pytest.param("service_ttft<=899ms", LATE, False, id="counts from when it was sent, and was in time"),
+            pytest.param("ttfo<950ms", LATE, True, id="no answer yet"),
+            pytest.param("ttfo<950ms", LATE | {"first_answer_ns": T0 + 920 * MS}, False, id="an answer in time"),
+            pytest.param("ttfo<910ms", LATE | {"first_answer_ns": T0 + 920 * MS}, True, id="an answer that was late"),
+            pytest.param("e2e<950ms", LATE, True, id="it lasts too long already"),
+            pytest.param("e2e<960ms", LATE, False, id="its last chunk may have come"),
+            pytest.param("e2e<400ms", {}, True, id="nothing came in time"),
+            pytest.param("itl_max<40ms", LATE | {"itl_max_ns": 50 * MS}, True, id="a gap was too long"),
+            pytest.param("itl_max<49ms", LATE, False, id="the open gap may be none"),
+            pytest.param("tpot<1ms", LATE, False, id="known at the end only"),
+        ],
+    )  # fmt: skip
+    def test_what_is_certain(self, limit, notes, missed):
+        metric, op, bound = re.fullmatch(r"(\w+?)([<>]=?)(\d+m?s)", limit).groups()
+        flight = Flight([in_flight(**notes)])
+        watched = [Limit(metric, op, float(Duration.parse(bound)))]
+        assert missed_already(watched, flight, T0 + S, streamed=True).tolist() == [missed]
+
+    @pytest.mark.parametrize(("limit", "missed"), [("ttft", False), ("ttfo", False), ("e2e", True)])
+    def test_a_response_in_one_piece_has_no_first_chunk(self, limit, missed):
+        watched = [Limit(limit, "<", 400.0 * MS)]
+        assert missed_already(watched, Flight([in_flight()]), T0 + S, streamed=False).tolist() == [missed]
+
+    def test_any_limit_of_a_goodput_decides(self):
+        both = [Limit("ttft", "<", 400.0 * MS), Limit("itl_max", "<", 40.0 * MS)]
+        streams = [in_flight(**LATE), in_flight(first_ns=T0 + MS, itl_max_ns=50 * MS), in_flight(first_ns=T0 + MS, itl_max_ns=MS)]
+        assert missed_already(both, Flight(streams), T0 + S, streamed=True).tolist() == [True, True, False]
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_whatever_is_certain_comes_true(self, seed):
+        watches = [watch for watch in WATCHES if watch.unit == "request" and watch.limits]
+        said, results = set(), {}
+
+        def look(taken, recorder):
+            for open_ in recorder._open.values():
+                streams = list(open_)
+                for watch in watches:
+                    flags = missed_already(watch.limits, Flight(streams), T0 + (taken.k + 1) * S, streamed=True).tolist()
+                    said.update((watch.clause, one.scheduled_ns) for one, flag in zip(streams, flags, strict=True) if flag)
+
+        play(traffic(seed), seconds=60, on_flip=look, on_result=lambda result: results.update({result.scheduled_ns: result}))
+        limits = {watch.clause: watch.limits for watch in watches}
+        assert len({clause for clause, _ in said}) > 2
+        assert {fate(limits[clause], results[at]) for clause, at in said} == {Fate.MISSED}
+
+    def recorder(self, **options):
+        return Recorder("0", STAGES, T0, S, tallies=Tallier(WATCHES, JUDGED, **options))
+
+    def test_a_snapshot_has_them_as_long_as_they_are_in_flight(self):
+        """The first is late, the second not yet, the third is of a stage that is not judged."""
+        recorder = self.recorder(ahead=True)
+        late, _, _ = (recorder.open("chat", stage, T0 + ms * MS) for stage, ms in ((2, 1500), (2, 1900), (9, 1500)))
+        taken = recorder.flip(T0 + 2 * S)
+        rows = decode(taken.ahead)
+        assert [(row.clause, row.k, row.n, row.over) for row in rows] == [(0, 1, 1, 1), (5, 1, 1, 1)]
+        assert decode(taken.tallies) == []
+        recorder.add(ended(stage=2, scheduled_ns=T0 + 1500 * MS, first_ns=T0 + 2100 * MS), late)
+        after = recorder.flip(T0 + 2 * S + 1)
+        assert decode(after.ahead) == []
+        assert [(row.n, row.over) for row in decode(after.tallies) if row.clause == 0] == [(1, 1)]
+
+    def test_only_where_a_run_is_to_fail_fast(self):
+        recorder = self.recorder()
+        recorder.open("chat", 2, T0)
+        assert bytes(recorder.flip(T0 + 2 * S).ahead) == b"\x90"
+
+    def test_an_answer_in_one_piece_says_that_others_may_come_so(self):
+        recorder = self.recorder(ahead=True)
+        recorder.open("chat", 2, T0)
+        recorder.add(ended(stage=2, streamed=False, first_ns=None), recorder.open("chat", 2, T0))
+        assert decode(recorder.flip(T0 + 2 * S).ahead) == []
+
+
 def ended(**changes):
     fields = {
         "id": "0.0", "arrival": 0, "turn": 0, "workload": "chat", "stage": 0, "item": 0, "outcome": Outcome.OK, "scheduled_ns": T0,
@@ -141,6 +243,9 @@ class Noted:
 
     def fold(self, *given):
         pass
+
+    def ahead(self, *given):
+        return []
 
     def conversation_over(self, arrival):
         self.over.append(arrival)
@@ -277,11 +382,13 @@ class Bench:
                 messages.Ready(digest="d", wall_offset_ns=0, pid=1, host="h", stages=RUN, notes=(), planned=tuple(planned)),
             )
 
-    def report(self, k, n, over, worker="0", times=1):
+    def report(self, k, n, over, worker="0", times=1, ahead=0):
+        certain = [Tally(0, k, n=ahead, over=ahead, causes={"slow": ahead})] if ahead else []
         rows = [Tally(0, k, n=n, over=over, causes={"slow": over} if over else {})]
         counters = [Counter("scheduled", "w", 0, n), Counter("outcome.ok", "w", 0, n)]
         taken = Snapshot(
-            worker, k, [], counters, HEALTH, [], [], tallies=msgspec.Raw(msgspec.msgpack.encode(rows))
+            worker, k, [], counters, HEALTH, [], [], tallies=msgspec.Raw(msgspec.msgpack.encode(rows)),
+            ahead=msgspec.Raw(msgspec.msgpack.encode(certain)),
         )  # fmt: skip
         for _ in range(times):
             self.collector.receive(worker, messages.Report([snapshot.encode(taken)]))
@@ -347,6 +454,33 @@ class TestFailFast:
         assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 44 of 160 = 27.5 % missed, 5 % may")
         (found,) = bench.end()
         assert (found.verdict, bench.collector.verdict.code) == ("fail", 1)
+
+    def test_it_does_not_wait_for_answers_that_are_late_already(self, tmp_path):
+        """Nothing has ended; 27 of 400 are certain to miss after the first interval, 28 after the second."""
+        bench = Bench(tmp_path, ["p95(ttft) < 800ms"], self.PLANNED, fail_fast=True)
+        bench.report(0, 0, 0, ahead=27)
+        assert not bench.halted
+        bench.report(1, 0, 0, ahead=28)
+        assert len(bench.halted) == 1
+        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 28 of 28 = 100 % missed, 5 % may")
+        bench.report(2, 40, 30)
+        (found,) = bench.end()
+        assert (found.n, found.over) == (40, 30), "the verdict counts what ended"
+
+    def test_what_is_in_flight_counts_once(self, tmp_path):
+        """The newest of each worker: 20 that were late at one flip are the 20 at the next, and those that have ended since."""
+        bench = Bench(tmp_path, ["p95(ttft) < 800ms"], self.PLANNED, fail_fast=True)
+        bench.report(0, 0, 0, ahead=20)
+        bench.report(1, 0, 0, ahead=20)
+        bench.report(2, 20, 20)
+        assert not bench.halted
+
+    def test_workers_add_up(self, tmp_path):
+        bench = Bench(tmp_path, ["p95(ttft) < 800ms"], (("w", 0, 200),), workers=("0", "1"), fail_fast=True)
+        bench.report(0, 0, 0, ahead=20)
+        assert not bench.halted
+        bench.report(0, 0, 0, worker="1", ahead=20)
+        assert bench.halted
 
     @pytest.mark.parametrize(
         ("planned", "sla"),

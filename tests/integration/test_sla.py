@@ -118,12 +118,14 @@ def test_an_invalid_run_is_exit_3_and_neither_passes_nor_fails(gate):
     assert "requests were sent late" in ran.stdout[ran.stdout.index("SLA ERROR") :]
 
 
-def test_failing_fast_ends_the_run_early(gate):
-    clauses = {"p95(ttft) < 1900ms": "fail", "p95(ttft) < 9s": "inconclusive"}
-    ran = gate("--duration", "30s", "--url", SLOW, "--fail-fast", *(word for clause in clauses for word in ("--sla", clause)))
+def test_failing_fast_ends_the_run_before_an_answer_has_begun(gate):
+    """74 misses fail the 1,200 requests planned. They are certain after three seconds; every answer begins after six."""
+    clauses = {"p95(ttft) < 1s": "fail", "p95(ttft) < 9s": "inconclusive"}
+    slow = SLOW.replace("2=1", "6=1")
+    ran = gate("--duration", "30s", "--url", slow, "--fail-fast", *(word for clause in clauses for word in ("--sla", clause)))
     assert (ran.code, rulings(ran)) == (1, clauses)
-    assert ran.document["reason"].startswith("`p95(ttft) < 1900ms` cannot pass any more: ")
-    assert ran.document["counts"]["scheduled"] < 800, "of 1,200 planned"
+    assert ran.document["reason"].startswith("`p95(ttft) < 1s` cannot pass any more: ")
+    assert ran.document["counts"]["scheduled"] < 240, "those of six seconds"
 
 
 def test_a_hard_limit_ends_a_run_without_a_verdict(gate):
