@@ -73,6 +73,7 @@ COUNTERS: dict[str, str] = {
     "length_mismatch": "requests whose length was ordered and came out different",
     "reasoning_hidden": "requests whose reasoning was counted but not streamed",
     "not_streamed": "requests for which ttft, itl and tpot are not applicable",
+    "stray_events": "events of a stream that were neither JSON nor [DONE]: ignored, with the text that they may have held",
     "connections": "connections that were opened",
     "backoff_ns": "how long closed sessions paused after failures, in ns",
 }

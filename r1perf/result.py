@@ -95,6 +95,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     length_ordered: int | None = None  # output tokens that were ordered exactly (ignore_eos)
     length_mismatch: bool = False
     reasoning_hidden: bool = False  # reasoning was counted but not streamed
+    stray_events: int = 0  # events that were neither JSON nor [DONE]: ignored, with the text that they may have held
     request_id: str | None = None
     upstream: str | None = None
     model: str | None = None  # as the server named it

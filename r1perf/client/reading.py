@@ -132,6 +132,7 @@ class Reading:
             length_ordered=order.length,
             length_mismatch=bool(order.length and source == "server" and usage.output_tokens != order.length),
             reasoning_hidden=bool(usage.reasoning_tokens) and not self.reasoning,
+            stray_events=facts.stray,
             request_id=facts.request_id or ending.headers.get("x-request-id"),
             upstream=facts.upstream,
             model=facts.model,

@@ -143,6 +143,8 @@ class Recorder:
         self.count(f"outcome.{result.outcome}", workload, stage)
         if result.reason:
             self.count(f"reason.{result.outcome}.{result.reason}", workload, stage)
+        if result.stray_events:
+            self.count("stray_events", workload, stage, result.stray_events)
         if result.connect_ns is not None:
             self.count("connections", workload, stage)
             self._value("connect", workload, stage, result.connect_ns // 1000)

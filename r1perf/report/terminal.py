@@ -87,6 +87,11 @@ def _outcomes(document: Document, console: Console) -> None:
         if counters.get(name):
             parts.append(f"{count(counters[name])} {words}")
     console.print(Text("; ".join(parts)))
+    if stray := counters.get("stray_events"):
+        lost = "text in them is lost, and its time is in ITL"
+        console.print(
+            Text(f"{plural(stray, 'event')} held no JSON and went unread: {lost} (`r1perf probe` shows one)", style="yellow")
+        )
     console.print()
 
 

@@ -119,6 +119,10 @@ def test_tokens(name):
     assert (got.usage, got.token_source) == (usage, source)
 
 
+def test_events_that_went_unread_are_in_the_result():
+    assert result(play([[answer("a")]]), Facts("stop", stray=2, stray_text="ping")).stray_events == 2
+
+
 @pytest.mark.parametrize(
     ("reads", "usage", "hidden"),
     [

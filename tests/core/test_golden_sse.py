@@ -149,6 +149,7 @@ def test_the_fast_engine_gives_the_whole_result(name):
         done_ns=at(len(pieces) - 1), answer_chunks=say.get("answer_chunks", 0), token_source=say.get("token_source"),
         usage=msgspec.convert(say.get("usage", {}), Usage), request_id=facts.get("request_id"), model=facts.get("model"),
         upstream=facts.get("upstream"), local_port=30_001, reasoning_hidden=False,
+        stray_events=facts.get("stray", 0),
         **{f"{time}_ns": at(say[time]) for time in TIMES if time in say},
     )  # fmt: skip
     assert stream.pending == [at(row[0]) for row in expected["chunks"]]

@@ -203,6 +203,13 @@ def test_flags_of_requests_that_ended_well_are_counted(changes, name, outcome, n
     assert counters(rec.flip(T0 + S)).get((name, 0), 0) == n
 
 
+def test_events_that_went_unread_are_counted_whatever_became_of_their_request():
+    rec = recorder()
+    for outcome, n in ((Outcome.OK, 2), (Outcome.STREAM_BROKEN, 3), (Outcome.OK, 0)):
+        rec.add(result(outcome=outcome, stray_events=n), a_stream(rec, []))
+    assert counters(rec.flip(T0 + S))["stray_events", 0] == 5
+
+
 def test_what_was_not_streamed_has_only_e2e_and_its_tokens_count_when_it_ended():
     rec = recorder()
     stream = a_stream(rec, [])

@@ -205,6 +205,13 @@ def test_json_is_run_json():
     assert msgspec.json.decode(render_json(built), type=type(built)) == built
 
 
+def test_events_that_went_unread_are_told():
+    built = document(summary())
+    assert "went unread" not in drawn(built)
+    told = drawn(msgspec.structs.replace(built, counters=built.counters | {"stray_events": 3}), width=200)
+    assert "3 events held no JSON and went unread: text in them is lost, and its time is in ITL" in told
+
+
 def test_report_prints_all_runs_of_a_folder(tmp_path):
     built = document(summary())
     folders = [tmp_path / "side" / name for name in ("1", "2")]
