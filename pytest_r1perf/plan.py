@@ -12,13 +12,11 @@ from pytest_r1perf.sources import Live, Recorded, Source, Sources
 from pytest_r1perf.targets import Target
 from r1perf.check import Check, check
 from r1perf.check.expect import time_text
-from r1perf.errors import R1perfError
-from r1perf.sla import Clause, parse
-from r1perf.sla.binomial import attempts_for_power, attempts_to_pass
-from r1perf.sla.clauses import Quantile
-from r1perf.sla.compile import allowed
-
-POWER = 0.8
+from r1perf.errors import R1perfError, UsageError
+from r1perf.preflight import api_key
+from r1perf.providers.registry import check_length
+from r1perf.scenario import Scenario
+from r1perf.sla import foresee, parse, terms
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,19 +91,29 @@ def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator
         yield from (f"  for   {test}" for test in tests)
         yield from (f"  {line}" for line in _clauses(members, None))
         return
-    made = _checked(source, target, members, sources, options)
+    scenario, made = _checked(source, target, members, sources, options)
     yield f"{made.scenario} on {made.target}"
     yield from (f"  for   {test}" for test in tests)
     yield f"  load  {_load(made, source.load.repeat, options)}"
     yield from (f"  {line}" for line in _clauses(members, made))
     yield from (f"  warning: {text}" for text in made.warnings)
+    try:
+        api_key(scenario.target)
+    except UsageError as error:  # the key may be where the load is to be sent, and not here
+        yield f"  warning: a load cannot be sent from here: {error}"
 
 
-def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sources, options: Options) -> Check:
+def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sources, options: Options) -> tuple[Scenario, Check]:
+    """Check what a run would, but for what only its target can tell; raises R1perfError."""
     limits = {"cost": options.max_cost, "requests": options.max_requests}
     prepared = sources.prepared(live, target, [one.promise for one in members], limits)
-    items = prepared.scenario.items(prepared.base)
-    return check(prepared.scenario, items, prepared.scenario.plan(items, prepared.base))
+    scenario = prepared.scenario
+    items = scenario.items(prepared.base)
+    for loaded in items.values():
+        check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
+    made = check(scenario, items, scenario.plan(items, prepared.base))
+    terms(scenario, [(stage.name, stage.judged) for stage in made.stages])
+    return scenario, made
 
 
 def _load(made: Check, repeat: int, options: Options) -> str:
@@ -123,30 +131,22 @@ def _load(made: Check, repeat: int, options: Options) -> str:
 
 
 def _clauses(members: Iterable[Asked], made: Check | None) -> Iterator[str]:
+    """Go through the clauses, with what each needs of a load; a recorded run has what it has."""
     promises = list(dict.fromkeys(one.promise for one in members))
     width = max((len(promise.clause) for promise in promises), default=0)
     for promise in promises:
-        yield f"{promise.clause:<{width}}  {_needs(parse(promise.clause), promise.confidence or CONFIDENCE, made)}"
+        yield promise.clause if made is None else f"{promise.clause:<{width}}  {_needs(promise, made)}"
 
 
-def _needs(clause: Clause, confidence: float, made: Check | None) -> str:
-    share = allowed(clause)
-    if share is None:
-        return "no number of requests is known: it depends on how much it varies"
-    alpha = 1 - confidence
-    things = "gaps" if isinstance(clause.aggregate, Quantile) and clause.aggregate.metric == "itl" else "requests"
-    least, likely = attempts_to_pass(0, share, alpha), attempts_for_power(share, share / 2, POWER, alpha)
-    text = f"needs {least:,} {things} without a miss, {likely:,} where half of what may does miss ({POWER:.0%} of runs then pass)"
-    if made is None or things == "gaps":
-        return text
-    planned = _planned(clause, made)
-    return f"{text}; planned {planned:,.0f}" + (", too few to pass" if planned < least else "")
-
-
-def _planned(clause: Clause, made: Check) -> float:
+def _needs(promise: Promise, made: Check) -> str:
+    clause = parse(promise.clause)
     workload = clause.select("workload")
-    return sum(
-        row.requests
-        for row in made.rows
-        if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)
-    )
+    rows = [row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)]
+    return foresee(
+        clause,
+        sum(row.requests for row in rows),
+        exact=all(row.exact for row in rows),
+        window_s=sum({row.stage: row.seconds for row in rows}.values()),
+        residence_s=max(made.speed.residence_s(need.output_tokens) for need in made.needs.values()),
+        confidence=promise.confidence or CONFIDENCE,
+    ).says
