@@ -33,8 +33,6 @@ from r1perf.source import WorkloadSource
 from r1perf.target import Target
 from r1perf.transport.http import HttpTransport
 
-_SAMPLE = 20
-
 PROGRESS_NS = 200_000_000
 """How often the loading is looked at."""
 
@@ -82,7 +80,7 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
             f"stage `{waits.name}` begins when the requests of stage `{plan.stages[waits.follows or 0].name}` have ended, which several "
             "workers do not know of one another: give the stages durations, or run with one worker"
         )
-    promised = terms(scenario, [(s.name, s.judged) for s in plan.stages], ungraded=[n for n in items if not _graded(items[n])])
+    promised = terms(scenario, [(stage.name, stage.judged) for stage in plan.stages], items)
     sources = {
         name: WorkloadSource(workload, items[name], target, simulated=assign.simulated)
         for name, workload in scenario.workload.items()
@@ -175,12 +173,6 @@ def _loaded(loop: Loop, scenario: Scenario, assign: Assign, told: Told) -> dict[
         passing.cancel()
         while said:
             told(said.popleft())
-
-
-def _graded(items: Items) -> bool:
-    """Say whether answers have grades, by the first conversations."""
-    some = range(min(_SAMPLE, items.size or _SAMPLE))
-    return any(turn.expected is not None for item in some for turn in items.conversation(item).turns)
 
 
 def _openai(loop: Loop, target: Target, key: str | None) -> Client[Any]:

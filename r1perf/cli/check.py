@@ -17,7 +17,7 @@ from r1perf.providers.registry import check_length
 from r1perf.report.paper import paper
 from r1perf.scenario import Scenario, folder, simulated
 from r1perf.sinks.influxdb import settings
-from r1perf.sla import foresee, terms
+from r1perf.sla import Terms, foresee, terms
 from r1perf.sla.foresight import warning
 from r1perf.sla.wording import percent
 
@@ -37,6 +37,7 @@ def command(source: str, **laid: Any) -> None:
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
     console = paper()
     plan = scenario.plan(items, base)
+    promised = terms(scenario, [(stage.name, stage.judged) for stage in plan.stages], items)
     made = check(scenario, items, plan)
     for _ in range(SETTLES if simulated(scenario.target.url) else 0):
         made = check(scenario, items, plan, pace(scenario, made))
@@ -46,13 +47,12 @@ def command(source: str, **laid: Any) -> None:
         api_key(scenario.target)
     except UsageError as error:  # a plan needs none
         console.print(f"[yellow]warning:[/yellow] a run cannot start here: {escape(str(error))}")
-    for line in _clauses(scenario, made):
+    for line in _clauses(promised, scenario, made):
         console.print(line, soft_wrap=True)
 
 
-def _clauses(scenario: Scenario, made: Check) -> Iterator[Text]:
+def _clauses(promised: Terms, scenario: Scenario, made: Check) -> Iterator[Text]:
     """Go through what the clauses need and what the plan has."""
-    promised = terms(scenario, [(stage.name, stage.judged) for stage in made.stages])
     if not promised.clauses:
         return
     longest = max(made.speed.residence_s(need.output_tokens) for need in made.needs.values())
@@ -65,7 +65,7 @@ def _clauses(scenario: Scenario, made: Check) -> Iterator[Text]:
         window_s = sum({row.stage: row.seconds for row in rows}.values())
         foreseen = foresee(
             clause, sum(row.requests for row in rows), exact=all(row.exact for row in rows), window_s=window_s,
-            residence_s=longest, confidence=promised.confidence,
+            residence_s=longest, confidence=promised.confidence, interval_s=int(scenario.interval) / 1e9,
         )  # fmt: skip
         style = {True: "", None: "", False: "yellow"}[foreseen.enough]
         yield Text(f"  {foreseen.clause}: {foreseen.says}", style=style)

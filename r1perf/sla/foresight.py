@@ -21,8 +21,20 @@ class Foresight(msgspec.Struct, frozen=True):
     enough: bool | None
 
 
-def foresee(clause: Clause, requests: float, *, exact: bool, window_s: float, residence_s: float, confidence: float) -> Foresight:
-    """Hold a clause against the plan: its judged `requests` (`exact`, or expected), their window, and how long one stays."""
+def foresee(
+    clause: Clause,
+    requests: float,
+    *,
+    exact: bool,
+    window_s: float,
+    residence_s: float,
+    confidence: float,
+    interval_s: float = 1.0,
+) -> Foresight:
+    """Hold a clause against the plan: its judged `requests` (`exact`, or expected), their window, and how long one stays.
+
+    Gaps come in lumps: where few requests, or few intervals of `interval_s`, had a miss, each counts as one attempt (`dependence`).
+    """
     has = f"the plan has {'' if exact else 'about '}{count(round(requests), 'request')}"
     if isinstance(clause.bound, Baseline):
         return Foresight(str(clause), "needs several runs on both sides: --repeat, --baseline", None)
@@ -34,18 +46,16 @@ def foresee(clause: Clause, requests: float, *, exact: bool, window_s: float, re
         return Foresight(str(clause), f"{blocks}; the plan has {duration(window_s * 1e9)}", None)
     alpha = 1 - confidence
     least, likely = attempts_to_pass(0, share, alpha), attempts_for_power(share, share / 2, POWER, alpha)
-    says = f"needs {_attempts(clause, least)} if none misses, {likely:,} if {percent(share / 2)} miss; {has}"
-    if requests < least:
-        return Foresight(str(clause), f"{says}: too few, whatever happens", False)
-    return Foresight(str(clause), says, True if requests >= likely else None)
-
-
-def _attempts(clause: Clause, n: int) -> str:
-    if isinstance(clause.aggregate, Accuracy):
-        return count(n, "graded answer")
+    thing, most = "graded answer" if isinstance(clause.aggregate, Accuracy) else "request", requests
+    needs = count(least, thing)
     if isinstance(clause.aggregate, Quantile) and clause.aggregate.metric == "itl":
-        return f"{count(n, 'request')} with gaps"
-    return count(n, "request")
+        intervals = round(window_s / interval_s)
+        needs = f"{needs} and {count(least, 'interval')} of {duration(interval_s * 1e9)} with gaps"
+        has, most = f"{has} and {count(intervals, 'interval')}", min(requests, intervals)
+    says = f"needs {needs} if none misses, {likely:,} if {percent(share / 2)} miss; {has}"
+    if most < least:
+        return Foresight(str(clause), f"{says}: too few, whatever happens", False)
+    return Foresight(str(clause), says, True if most >= likely else None)
 
 
 def warning(clauses: Sequence[Clause], *, window_s: float, residence_s: float) -> str | None:

@@ -1,10 +1,11 @@
 """Read a scenario's clauses against what its run has: workloads, stages, timeouts, prices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from r1perf.arrivals import Closed, Ramp, Stages
+from r1perf.datasets import Items
 from r1perf.scenario import Scenario
 from r1perf.schedule import Stage
 from r1perf.schedule.layout import processes_of, stage_names
@@ -13,6 +14,9 @@ from r1perf.sla.clauses import Clause
 from r1perf.sla.compile import limits, watch
 from r1perf.sla.limits import Watch
 from r1perf.sla.validate import Scope, parse
+
+_SAMPLE = 20
+"""So many conversations say whether a dataset has answers."""
 
 _LATENESS = ("ttft", "ttfo", "e2e")
 """Metrics that count from when a request was scheduled, so that a late generator is in them."""
@@ -39,13 +43,20 @@ class Terms(msgspec.Struct, frozen=True):
         return min((int(limit.value) for limit in stated if limit.metric in _LATENESS and limit.op in ("<", "<=")), default=None)
 
 
-def terms(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, ungraded: Iterable[str] = ()) -> Terms:
+def terms(scenario: Scenario, stages: Iterable[tuple[str, bool]], items: Mapping[str, Items] | None = None) -> Terms:
     """Read and check every clause of a scenario; raises ClauseError.
 
-    `stages` are the run's stages by name, and whether each is judged; `ungraded` are the workloads whose answers have no grades.
+    `stages` are the run's stages by name, and whether each is judged; `items`, where they are loaded, say whose answers have grades.
     """
+    ungraded = [name for name, loaded in (items or {}).items() if not _graded(loaded)]
     scope = scope_of(scenario, stages, ungraded=ungraded)
     return Terms(unique(parse(text, scope) for text in scenario.sla.clauses), scenario.sla.confidence)
+
+
+def _graded(items: Items) -> bool:
+    """Say whether answers have grades, by the first conversations."""
+    some = range(min(_SAMPLE, items.size or _SAMPLE))
+    return any(turn.expected is not None for item in some for turn in items.conversation(item).turns)
 
 
 def unique(clauses: Iterable[Clause]) -> tuple[Clause, ...]:

@@ -12,6 +12,8 @@ from r1perf.scenario import load
 from r1perf.schedule import Stage
 from r1perf.sla import (
     Account,
+    Attempts,
+    Clusters,
     Flow,
     Tallied,
     Tallier,
@@ -19,6 +21,7 @@ from r1perf.sla import (
     Terms,
     exit_code,
     foresee,
+    judge,
     parse,
     terms,
     verdicts,
@@ -343,10 +346,32 @@ def test_what_a_clause_needs_is_known_before(text, requests, says, enough):
     assert (found.says, found.enough) == (says, enough)
 
 
-def test_gaps_need_requests_and_expected_numbers_say_so():
-    found = foresee(parse("p99(itl) < 60ms"), 500.4, exact=False, window_s=200, residence_s=30, confidence=0.95)
-    assert found.says.startswith("needs 299 requests with gaps if none misses, ")
-    assert found.says.endswith("; the plan has about 500 requests")
+@pytest.mark.parametrize(
+    ("requests", "interval_s", "has", "enough"),
+    [
+        (325.4, 1.0, "325 requests and 16 intervals: too few, whatever happens", False),
+        (325.4, 0.05, "325 requests and 320 intervals", None),
+        (298.0, 0.05, "298 requests and 320 intervals: too few, whatever happens", False),
+        (9000.0, 0.005, "9,000 requests and 3,200 intervals", True),
+    ],
+)
+def test_gaps_need_requests_and_intervals_and_expected_numbers_say_so(requests, interval_s, has, enough):
+    clause, length = parse("p99(itl) < 60ms"), f"{1000 * interval_s:g} ms" if interval_s < 1 else "1 s"
+    found = foresee(
+        clause, requests, exact=False, window_s=16, residence_s=30, confidence=0.95, interval_s=interval_s
+    )  # fmt: skip
+    needs = f"needs 299 requests and 299 intervals of {length} with gaps if none misses, 2,185 if 0.5 % miss"
+    assert (found.says, found.enough) == (f"{needs}; the plan has about {has}", enough)
+
+
+def test_what_gaps_need_is_what_their_verdict_asks():
+    """Clean gaps of more than 299 requests pass a p99 in 299 intervals; with one interval less they do not."""
+    clause, rulings = parse("p99(itl) < 60ms"), []
+    for seconds in (298, 299):
+        clean = Clusters.of([(100, 0)] * 2 * seconds)
+        seen = Attempts(n=clean.m, over_certain=0, over_possible=0, intervals=((200, 0),) * seconds, requests=clean)
+        rulings.append(judge(clause, seen).verdict)
+    assert rulings == ["inconclusive", "pass"]
 
 
 @pytest.mark.parametrize(("window_s", "warned"), [(449, True), (450, False)])

@@ -531,8 +531,24 @@ def test_check_says_what_each_clause_needs(tmp_path):
     assert "SLA at 99 % confidence" in done.output
     assert "warning: a judged window of 20 s holds fewer than 15 batches" in done.output
     assert "SLA" not in said(check_command, "smoke").output
+    gaps = said(check_command, tmp_path / "s.toml", "--sla", "p99(itl) < 1s", "--set", "interval=2s").output
+    assert "needs 299 requests and 299 intervals of 2 s with gaps if none misses" in gaps
+    assert "the plan has 200 requests and 10 intervals: too few, whatever happens" in gaps
     wrong = said(check_command, tmp_path / "s.toml", "--sla", "p95(ttft) < 1s during warmup")
     assert str(wrong.exception).startswith("stage `warmup` is not judged; allowed: constant (column 23)")
+
+
+def test_check_refuses_what_a_run_does(tmp_path):
+    """The answers of one workload are known, those of the other are not; before anything is loaded nobody knows which."""
+    (tmp_path / "s.toml").write_text(
+        'name = "s"\nrequests = 40\n[target]\nurl = "http://h/v1"\nmodel = "m"\n[workload.aime]\ndataset = { kind = "aime" }\n'
+        '[workload.chat]\ndataset = { kind = "prompts", prompts = ["x"] }\n[arrivals]\nkind = "constant"\nrate = "10/s"\n'
+    )
+    done = said(check_command, tmp_path / "s.toml", "--sla", "accuracy{workload=chat} >= 0.7")
+    assert str(done.exception).startswith("accuracy needs a workload whose dataset has answers and is graded (column 1)")
+    assert done.output == "", "no plan is shown of what cannot be run"
+    for fine in ("accuracy{workload=aime} >= 0.7", "accuracy >= 0.7"):
+        assert f"{fine}: needs 9 graded answers" in said(check_command, tmp_path / "s.toml", "--sla", fine).output
 
 
 @pytest.mark.parametrize(
