@@ -6,7 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from r1perf.errors import DatasetError
-from r1perf.traces import Ints, Trace
+from r1perf.traces import MOST_NS, Ints, Trace
+
+MOST_REQUESTS = 50_000_000
+"""Requests that fit into the memory of any machine."""
 
 
 class Replay(NamedTuple):
@@ -28,6 +31,8 @@ def replay(
     placed at random between it and the next request: bursts stay where they are and as long as they are.
     """
     end_ns = int(trace.offsets_ns[-1]) + 1 if length_ns is None else start_ns + length_ns
+    if max(start_ns, end_ns, (end_ns - start_ns) / speed) > MOST_NS:
+        raise DatasetError("the replay would last longer than 146 years")
     first, last = np.searchsorted(trace.offsets_ns, [start_ns, end_ns])
     rows = np.arange(first, last)
     if not len(rows):
@@ -40,6 +45,8 @@ def replay(
         wanted = round(rate * span_ns / speed / 1e9)
         if not wanted:
             raise DatasetError(f"at {rate:g} requests/s the trace's window of {span_ns / speed / 1e9:g} s holds no request")
+        if wanted > MOST_REQUESTS:
+            raise DatasetError(f"at {rate:g} requests/s the replay would have {wanted:,} requests; allowed: {MOST_REQUESTS:,}")
         rows, offsets_ns = _at_rate(trace, rows, offsets_ns, span_ns, wanted)
     return Replay(rows, np.rint(offsets_ns / speed).astype(np.int64), round(span_ns / speed))
 

@@ -10,21 +10,27 @@
 
 import csv
 import hashlib
+import re
 from calendar import timegm
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from r1perf.errors import DatasetError
+from r1perf.units import MOST_TOKENS
 
 Ints = NDArray[np.int64]
 Format = Literal["mooncake", "qwen-bailian", "azure", "burstgpt"]
+
+MOST_NS = 2**62
+"""146 years: the distance of any two times fits into 64 bits."""
 
 ALLOWED = (
     "a Mooncake or Qwen-Bailian JSON Lines file (`timestamp`, `input_length`, `output_length`), an Azure CSV "
@@ -62,9 +68,9 @@ class _Row(NamedTuple):
 
 class _Recorded(msgspec.Struct):
     timestamp: float
-    input_length: int
-    output_length: int
-    hash_ids: list[int] = []
+    input_length: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+    output_length: Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+    hash_ids: list[Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]] = []
     chat_id: int | str | None = None
 
 
@@ -78,8 +84,12 @@ def read_trace(path: Path) -> Trace:
             raise DatasetError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         now = path.stat()
         return _read(path, now.st_size, now.st_mtime_ns)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(not_text(path)) from error
+    except csv.Error as error:
+        raise DatasetError(f"{path}: not a CSV file ({error})") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: {error.strerror or error}") from error
 
 
 @lru_cache(maxsize=4)
@@ -88,7 +98,9 @@ def _read(path: Path, size: int, mtime_ns: int) -> Trace:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
-        first = file.readline()
+        first = file.readline(1 << 20)
+    if first.startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")):
+        raise DatasetError(not_text(path))
     kind, rows = _json_rows(path) if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else _csv_rows(path)
     return _trace(path, kind, rows, digest)
 
@@ -137,22 +149,25 @@ def _trace(path: Path, kind: Format, rows: Iterator[_Row], digest: str) -> Trace
 def _json_rows(path: Path) -> tuple[Format, Iterator[_Row]]:
     decoder = msgspec.json.Decoder(_Recorded)
 
-    def recorded() -> Iterator[_Recorded]:
+    def lines() -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 text = line.removeprefix(b"\xef\xbb\xbf").strip()
-                if not text:
-                    continue
-                try:
-                    yield decoder.decode(text)
-                except msgspec.MsgspecError as error:
-                    raise DatasetError(f"{path} line {number}: {error}; allowed: {ALLOWED}") from error
+                if text:
+                    yield number, text
 
-    first = next(recorded(), None)
-    bailian = first is not None and first.chat_id is not None
-    unit_ns = 10**9 if bailian else 10**6
-    rows = (_Row(round(row.timestamp * unit_ns), row.input_length, row.output_length, row.hash_ids) for row in recorded())
-    return "qwen-bailian" if bailian else "mooncake", rows
+    def rows(unit_ns: int) -> Iterator[_Row]:
+        for number, text in lines():
+            try:
+                row = decoder.decode(text)
+                yield _Row(_in_time(row.timestamp * unit_ns), row.input_length, row.output_length, row.hash_ids)
+            except msgspec.MsgspecError as error:
+                raise DatasetError(f"{path} line {number}: {error}; allowed: {ALLOWED}") from error
+            except ValueError as error:
+                raise DatasetError(f"{path} line {number}: `timestamp` {error}") from error
+
+    bailian = any(b'"chat_id"' in text for _, text in islice(lines(), 1))
+    return ("qwen-bailian", rows(10**9)) if bailian else ("mooncake", rows(10**6))
 
 
 def _csv_rows(path: Path) -> tuple[Format, Iterator[_Row]]:
@@ -162,7 +177,7 @@ def _csv_rows(path: Path) -> tuple[Format, Iterator[_Row]]:
         return "azure", _cells(path, (0, 1, 2), _clock())
     if {"timestamp", "request tokens", "response tokens"} <= set(header):
         columns = (header.index("timestamp"), header.index("request tokens"), header.index("response tokens"))
-        return "burstgpt", _cells(path, columns, lambda text: round(float(text) * 10**9))
+        return "burstgpt", _cells(path, columns, _seconds_ns)
     raise DatasetError(f"{path} line 1: not the header of a known trace; allowed: {ALLOWED}")
 
 
@@ -175,9 +190,35 @@ def _cells(path: Path, columns: tuple[int, int, int], time_ns: Callable[[str], i
             if not row:
                 continue
             try:
-                yield _Row(time_ns(row[when]), int(row[inputs]), int(row[outputs]), [])
-            except (ValueError, IndexError) as error:
-                raise DatasetError(f"{path} line {reader.line_num}: {','.join(row)!r} is no row of a trace ({error})") from error
+                if len(row) <= max(columns):
+                    raise ValueError(f"it has {len(row)} cells")
+                yield _Row(time_ns(row[when]), _tokens(row[inputs]), _tokens(row[outputs]), [])
+            except ValueError as error:
+                said = ",".join(row)
+                said = said if len(said) <= 80 else said[:77] + "..."
+                raise DatasetError(f"{path} line {reader.line_num}: {said!r} is no row of a trace ({error})") from error
+
+
+def _tokens(text: str) -> int:
+    number = text.strip()
+    if not (number.isascii() and number.isdecimal() and len(number) <= 18 and int(number) <= MOST_TOKENS):
+        raise ValueError(f"a length must be a whole number of tokens from 0 to {MOST_TOKENS:,}")
+    return int(number)
+
+
+def _seconds_ns(text: str) -> int:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise ValueError("its time must be a number of seconds") from None
+    return _in_time(seconds * 10**9)
+
+
+def _in_time(ns: float) -> int:
+    """Return whole ns; raises ValueError beyond some hundred years, and for what is no time at all."""
+    if not abs(ns) < MOST_NS:
+        raise ValueError("is no time within 146 years")
+    return round(ns)
 
 
 def _clock() -> Callable[[str], int]:
@@ -189,13 +230,33 @@ def _clock() -> Callable[[str], int]:
 
     def read(text: str) -> int:
         second, _, rest = text.strip().partition(".")
-        fraction = rest[: next((at for at, character in enumerate(rest) if not character.isdigit()), len(rest))]
+        fraction = re.match("[0-9]*", rest)[0]  # type: ignore[index]  # it always matches
         zone = rest[len(fraction) :]
         whole = seconds.get(second + zone)
         if whole is None:
             seconds.clear()
-            moment = datetime.fromisoformat(second + zone)
-            whole = seconds[second + zone] = timegm((moment - (moment.utcoffset() or timedelta())).timetuple())
-        return whole * 10**9 + int(fraction[:9].ljust(9, "0"))
+            try:
+                moment = datetime.fromisoformat(second + zone)
+                whole = seconds[second + zone] = timegm((moment - (moment.utcoffset() or timedelta())).timetuple())
+            except (ValueError, OverflowError):
+                raise ValueError("its time must be a date such as 2023-11-16 18:15:46.6805900") from None
+        return _in_time(whole * 10**9) + int(fraction[:9].ljust(9, "0"))
 
     return read
+
+
+def not_text(path: Path) -> str:
+    """Say why a file is not UTF-8 text: what it is instead, or in which line it stops to be."""
+    with path.open("rb") as file:
+        start = file.read(4)
+        if start.startswith(b"\x1f\x8b"):
+            return f"{path}: is compressed (gzip); unpack it first"
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return f"{path}: is UTF-16 text; allowed: UTF-8"
+        file.seek(0)
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return f"{path} line {number}: is not UTF-8 text (byte 0x{line[error.start]:02x})"
+    return f"{path}: is not UTF-8 text"

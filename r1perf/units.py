@@ -7,6 +7,9 @@ computes with it, and each knows how to write itself back (`str(Duration.parse("
 import re
 from typing import Self
 
+MOST_TOKENS = 1 << 24
+"""A text of more tokens (16,777,216) is beyond every model's context: a mistake that would fill the memory."""
+
 _DURATION_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d)")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|min|h)")

@@ -3,6 +3,8 @@
 import msgspec
 
 from r1perf.datasets import Conversation, Items
+from r1perf.datasets.trace import Replayed
+from r1perf.traces import Ints
 from r1perf.workload import Workload
 
 AIME_TOKENS = 12_000
@@ -26,7 +28,8 @@ _WISHED: dict[str, tuple[float, str]] = {
     "aime": (AIME_TOKENS, "R1's published mean on AIME"), "chat": (CHAT_TOKENS, "thinking included"),
 }  # fmt: skip
 
-_SAMPLE = 64
+_SAMPLE, _WHOLE = 64, 1_000
+"""Conversations that are looked at: so many, or all where there are not many more."""
 
 
 class Speed(msgspec.Struct, frozen=True):
@@ -66,6 +69,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     wished: float
     most_output_tokens: int | None
     assumed: tuple[str, ...]
+    bounded: bool  # every answer has some bound, even where the largest is not known
 
     @property
     def cut(self) -> bool:
@@ -73,10 +77,22 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
         return self.most_output_tokens is not None and self.most_output_tokens < self.wished
 
 
-def needs(workload: Workload, items: Items, speed: Speed) -> Needs:
-    """Estimate from the dataset's own expectation, from some of its conversations, and from published mean lengths."""
-    expected, assumed = items.expected, []
-    sample = [items.conversation(item) for item in range(min(_SAMPLE, items.size or _SAMPLE))]
+def needs(workload: Workload, items: Items, speed: Speed, planned: Ints) -> Needs:
+    """Estimate from the dataset's own expectation, from some of its conversations, and from published mean lengths.
+
+    `planned` are the items that arrivals ask for: of a trace their own lengths count. Where every length is ordered nothing is estimated,
+    and no prompt is made to be measured.
+    """
+    expected, assumed = items.expected, list[str]()
+    if expected.ordered and expected.output_tokens is not None and expected.input_tokens is not None:
+        if isinstance(items, Replayed) and len(planned):
+            expected = items.expected_of(planned)
+        return Needs(
+            turns=1.0, pauses_s=0.0, input_tokens=expected.input_tokens or 0.0, output_tokens=expected.output_tokens or 0.0,
+            wished=expected.output_tokens or 0.0, most_output_tokens=expected.most_output_tokens, assumed=(), bounded=True,
+        )  # fmt: skip
+    whole = items.size is not None and items.size <= _WHOLE
+    sample = [items.conversation(item) for item in range(items.size if items.size is not None and whole else _SAMPLE)]
     wished = expected.output_tokens
     if wished is None:
         kind = str(workload.dataset.__struct_config__.tag)
@@ -92,12 +108,15 @@ def needs(workload: Workload, items: Items, speed: Speed) -> Needs:
         )
     pauses = sum(turn.think_time_ns for conversation in sample for turn in conversation.turns) / 1e9 / max(1, len(sample))
     # The turns' own orders and bounds come before the workload's.
-    bounds = [turn.output_tokens or turn.max_tokens or workload.max_tokens for c in sample for turn in c.turns]
+    asked = [turn for conversation in sample for turn in conversation.turns]
+    bounds = [turn.output_tokens or turn.max_tokens or workload.max_tokens for turn in asked]
     known = [int(bound) for bound in bounds if bound is not None]
+    bounded, own = 0 < len(known) == len(bounds), any(turn.output_tokens or turn.max_tokens for turn in asked)
+    lengths = [turn.output_tokens or min(wished, bound or wished) for turn, bound in zip(asked, bounds, strict=True)]
     return Needs(
         turns=max(1.0, expected.turns), pauses_s=pauses, input_tokens=given, wished=wished, assumed=tuple(assumed),
-        output_tokens=sum(min(wished, bound or wished) for bound in bounds) / max(1, len(bounds)),
-        most_output_tokens=max(known) if known and len(known) == len(bounds) else None,
+        output_tokens=sum(lengths) / max(1, len(lengths)),
+        most_output_tokens=max(known) if bounded and (whole or not own) else None, bounded=bounded,
     )  # fmt: skip
 
 

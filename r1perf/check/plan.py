@@ -72,7 +72,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Speed | None = None) -> Check:
     """Work the plan out. Nothing is sent, so how fast the target answers is an assumption: `speed`, which can be given."""
     speed = speed or Speed()
-    wanted = {name: needs(workload, items[name], speed) for name, workload in scenario.workload.items()}
+    wanted = {
+        name: needs(workload, items[name], speed, plan.items[plan.workload_of == plan.workloads.index(name)])
+        for name, workload in scenario.workload.items()
+    }
     rows = (*_open_rows(plan, wanted, speed), *_closed_rows(scenario, plan, wanted, speed))
     rows = tuple(sorted(rows, key=lambda row: [stage.name for stage in plan.stages].index(row.stage)))
     return Check(
@@ -85,7 +88,7 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
         speed=speed,
         money=_money(scenario, plan, rows, wanted, speed),
         assumptions=(speed.says(), *(f"{name}: {says}" for name, need in wanted.items() for says in need.assumed)),
-        warnings=tuple(_warnings(scenario, plan, rows, wanted, speed)),
+        warnings=(*_left_out(items), *_warnings(scenario, plan, rows, wanted, speed)),
     )
 
 
@@ -191,7 +194,7 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
     yield from _traces(scenario)
     for name, need in wanted.items():
         room = scenario.workload[name].max_tokens
-        if need.most_output_tokens is None:
+        if not need.bounded:
             yield f"{name}: no `max_tokens`, so the server's own default ends its answers; nothing bounds what they cost"
         if need.cut:
             yield f"{name}: answers of about {need.wished:,.0f} tokens are cut at {need.most_output_tokens:,}: most will be `truncated`"
@@ -223,6 +226,13 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
         yield f"`requests` = {scenario.requests:,} counts expected turns: conversations differ in length, so the run will have about as many"
     if not any(row.judged for row in rows):
         yield "no request falls into a judged stage: there will be nothing to report"
+
+
+def _left_out(items: Mapping[str, Items]) -> Iterator[str]:
+    """Tell what of the files is not asked."""
+    for name, loaded in items.items():
+        if says := getattr(loaded, "left_out", None):
+            yield f"{name}: {says}"
 
 
 def _traces(scenario: Scenario) -> Iterator[str]:

@@ -42,11 +42,17 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What a conversation is expected to need, for `r1perf check`; None where it depends on the model's own length."""
+    """What a conversation is expected to need, for `r1perf check`; None where it depends on the model's own length.
+
+    `ordered` says that every answer's length is ordered exactly, so that `output_tokens` is its mean whatever the model would have
+    said, and `most_output_tokens` the longest that can be ordered, where there is one.
+    """
 
     turns: float
     input_tokens: float | None  # per request
     output_tokens: float | None  # per request
+    ordered: bool = False
+    most_output_tokens: int | None = None
 
 
 class Items(Protocol):

@@ -19,7 +19,7 @@ from r1perf.target import Message
 class SystemPrompts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """System prompts that conversations share: how many different ones, each about how long in tokens; `count = 0` sends none."""
 
-    count: Annotated[int, msgspec.Meta(ge=0)] = 4
+    count: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 4
     tokens: lengths.Length = 200
 
 
@@ -65,7 +65,7 @@ class _Laws:
     def __init__(self, spec: Chat) -> None:
         default = lengths.Uniform(low=1, high=5) if spec.file is None else None
         turns = spec.turns if spec.turns is not None else default
-        self.turns = None if turns is None else lengths.tokens(turns, "turns")
+        self.turns = None if turns is None else lengths.turns(turns, "turns")
         self.message = lengths.tokens(spec.message_tokens, "message_tokens")
         self.answer = lengths.tokens(spec.answer_tokens, "answer_tokens")
         self.think = lengths.times(spec.think_time, "think_time")
@@ -153,10 +153,13 @@ class _Stored(_Source):
             self._usable.append(index)
             turns += len(kept)
             inputs += _input_tokens(recorded.before, kept)
-        self.unusable = len(rows) - len(self._usable)
         if not self._usable:
             raise DatasetError(f"{spec.file}: none of its {len(rows)} conversations can be asked; allowed: a user message"
                                + (" and an answer after each but the last" if spec.history == "dataset" else ""))  # fmt: skip
+        self.left_out = None
+        if unusable := len(rows) - len(self._usable):
+            self.left_out = f"{unusable:,} of {spec.file}'s {len(rows):,} conversations cannot be asked and are left out"
+            told(self.left_out)
         self.size: int | None = len(self._usable)
         self._pick = Picker(seed, "chat", len(self._usable), spec.order)
         own = spec.history == "dataset" or turns == len(self._usable)

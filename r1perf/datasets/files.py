@@ -88,8 +88,14 @@ def text_of(row: dict[str, Any], *names: str) -> str:
         if isinstance(value, str) and value:
             return value
         if value is not None:
-            raise ValueError(f"`{name}` must be text that is not empty, not {value!r}")
+            raise ValueError(f"`{name}` must be text that is not empty, not {shown(value)}")
     raise ValueError(f"has no {' or '.join(f'`{name}`' for name in names)} (it has {', '.join(map(str, row)) or 'nothing'})")
+
+
+def shown(value: Any) -> str:
+    """Write a wrong value for people: what is long is shortened."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _digest(path: Path) -> str:

@@ -8,11 +8,20 @@ import math
 from collections.abc import Callable
 from random import Random
 from statistics import NormalDist
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from r1perf.units import Duration, Tokens
+from r1perf.units import MOST_TOKENS, Duration, Tokens
+
+MOST_TURNS = 10_000
+"""A conversation of more turns is a mistake."""
+
+MOST_NS = Duration.parse("30d")
+"""Nobody thinks longer."""
+
+RARE = 1e-6
+"""Where more draws than this share would be beyond what is allowed, a distribution is refused; else it is cut there."""
 
 Number = Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)] | str
 Quantile = Callable[[float], float]
@@ -76,11 +85,14 @@ Times = str | Uniform | Normal | Lognormal
 
 
 class Law:
-    """A distribution with its numbers read: draws whole numbers at least `least`."""
+    """A distribution with its numbers read: draws whole numbers at least `least`.
 
-    def __init__(self, quantile: Quantile, least: int) -> None:
+    `mean` is exact but for the rounding of draws; `most` is the largest value, None where only `RARE` bounds it.
+    """
+
+    def __init__(self, quantile: Quantile, least: int, mean: float, most: int | None) -> None:
         self._quantile, self._least = quantile, least
-        self.mean = self.mean_of(float)
+        self.mean, self.most = mean, most
 
     def mean_of(self, value: Callable[[int], float]) -> float:
         """Return the mean of a function of the length, over 512 quantiles."""
@@ -97,67 +109,121 @@ class Law:
 
 def tokens(spec: Length, field: str) -> Law:
     """Read a token length; raises ValueError with a sentence that names the field and what is allowed."""
-    return _law(spec, field, Tokens.parse, least=1)
+    return _law(spec, field, Tokens.parse, 1, MOST_TOKENS, f"{MOST_TOKENS:,} tokens")
+
+
+def turns(spec: Length, field: str) -> Law:
+    """Read a number of turns; raises ValueError with a sentence that names the field and what is allowed."""
+    return _law(spec, field, Tokens.parse, 1, MOST_TURNS, f"{MOST_TURNS:,} turns")
 
 
 def times(spec: Times, field: str) -> Law:
     """Read a length of time, in ns; raises ValueError with a sentence that names the field and what is allowed."""
-    return _law(spec, field, Duration.parse, least=0)
+    return _law(spec, field, Duration.parse, 0, MOST_NS, "30 days")
 
 
-def _law(spec: Any, field: str, parse: Callable[[str], int], least: int) -> Law:
+def _law(spec: Any, field: str, parse: Callable[[str], int], least: int, most: int, allowed: str) -> Law:
     def read(value: Any, name: str) -> float:
         if isinstance(value, str):
             try:
-                return float(parse(value))
+                number = float(min(parse(value), 2 * most))  # whatever is beyond is refused, by whoever bounds it
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
-        if parse == Duration.parse and value:
-            raise ValueError(f"{name}: {value} is not {Duration.allowed}")
-        return float(value)
+        else:
+            if parse == Duration.parse and value:
+                raise ValueError(f"{name}: {value} is not {Duration.allowed}")
+            number = float(value)
+        if number > most:
+            raise ValueError(f"{name}: must be at most {allowed}, not {value}")
+        return number
 
     if not isinstance(spec, _Dist):
         fixed = read(spec, field)
         if fixed < least:
             raise ValueError(f"{field}: must be at least {least}, not {spec}")
-        return Law(lambda u: fixed, least)
+        return Law(lambda u: fixed, least, fixed, round(fixed))
     if isinstance(spec, Normal | Lognormal):
         low = float(least) if spec.low is None else read(spec.low, f"{field}.low")
-        high = math.inf if spec.high is None else read(spec.high, f"{field}.high")
+        bound = None if spec.high is None else read(spec.high, f"{field}.high")
+        high = float(most) if bound is None else bound
+        _least(low, least, field)
         _ordered(low, high, field)
         if isinstance(spec, Normal):
-            mean, stdev = read(spec.mean, f"{field}.mean"), read(spec.stdev, f"{field}.stdev")
-            return Law(_truncated(lambda z: mean + stdev * z, lambda x: (x - mean) / stdev, stdev, low, high, field), least)
-        median, sigma = read(spec.median, f"{field}.median"), spec.sigma
-        if not median:
-            raise ValueError(f"{field}.median: must be above 0")
-        return Law(
-            _truncated(lambda z: median * math.exp(sigma * z), lambda x: _log(x / median) / sigma, sigma, low, high, field), least
-        )
+            cut = _normal(read(spec.mean, f"{field}.mean"), read(spec.stdev, f"{field}.stdev"), low, high, field)
+        else:
+            median = read(spec.median, f"{field}.median")
+            if not median:
+                raise ValueError(f"{field}.median: must be above 0")
+            cut = _lognormal(median, spec.sigma, low, high, field)
+        if bound is None and cut.above > RARE:
+            raise ValueError(f"{field}: would draw more than {allowed}; give it a `high`")
+        return Law(cut.quantile, least, cut.mean, None if bound is None else math.ceil(bound))
     match spec:
         case Uniform():
-            low, high = read(spec.low, f"{field}.low"), read(spec.high, f"{field}.high")
+            low, high = math.ceil(read(spec.low, f"{field}.low")), math.floor(read(spec.high, f"{field}.high"))
+            _least(low, least, field)
             _ordered(low, high, field)
         case VllmRange():
             length = read(spec.length, f"{field}.length")
             low, high = math.floor(length * (1 - spec.ratio)), math.ceil(length * (1 + spec.ratio))
         case SglangRange() | InferencexRange():
             length = read(spec.length, f"{field}.length")
-            low, high = math.floor(length * spec.ratio), length
-    low = max(low, float(least))
-    return Law(lambda u: low + math.floor(u * (high - low + 1)), least)
+            low, high = math.floor(length * spec.ratio), math.floor(length)
+    low, high = max(low, least), min(high, most)
+    return Law(lambda u: low + math.floor(u * (high - low + 1)), least, (low + high) / 2, int(high))
 
 
-def _truncated(forward: Quantile, inverse: Quantile, width: float, low: float, high: float, field: str) -> Quantile:
-    """Cut a transformed standard normal to [low, high]: draw u between the bounds' own probabilities."""
-    if not width:
-        middle = min(max(forward(0.0), low), high)
-        return lambda u: middle
-    normal = NormalDist()
-    first, last = normal.cdf(inverse(low)), normal.cdf(inverse(high))
+class _Cut(NamedTuple):
+    """A distribution cut to its bounds."""
+
+    quantile: Quantile
+    mean: float
+    above: float  # the share that lay over the upper bound
+
+
+def _normal(mean: float, stdev: float, low: float, high: float, field: str) -> _Cut:
+    if not stdev:
+        return _point(mean, low, high)
+    first, last = _shares((low - mean) / stdev, (high - mean) / stdev, low, high, field)
+    # The mean of a truncated normal: mu + sigma (phi(a) - phi(b)) / (Phi(b) - Phi(a)).
+    density = _NORMAL.pdf((low - mean) / stdev) - _NORMAL.pdf((high - mean) / stdev)
+    return _Cut(_quantile(lambda z: mean + stdev * z, first, last, low, high), mean + stdev * density / (last - first), 1 - last)
+
+
+def _lognormal(median: float, sigma: float, low: float, high: float, field: str) -> _Cut:
+    if not sigma:
+        return _point(median, low, high)
+    a, b = _log(low / median) / sigma, _log(high / median) / sigma
+    first, last = _shares(a, b, low, high, field)
+    # The mean of a truncated lognormal: m exp(s^2/2) (Phi(b - s) - Phi(a - s)) / (Phi(b) - Phi(a)), as far as it can be computed.
+    moved = _NORMAL.cdf(b - sigma) - _NORMAL.cdf(a - sigma)
+    quantile = _quantile(lambda z: median * math.exp(min(sigma * z, _EXP)), first, last, low, high)
+    if moved > _TINY and sigma < _STEEP:
+        return _Cut(quantile, median * math.exp(sigma * sigma / 2) * moved / (last - first), 1 - last)
+    return _Cut(quantile, sum(quantile((k + 0.5) / _STEPS) for k in range(_STEPS)) / _STEPS, 1 - last)
+
+
+def _point(at: float, low: float, high: float) -> _Cut:
+    middle = min(max(at, low), high)
+    return _Cut(lambda u: middle, middle, float(at > high))
+
+
+_NORMAL = NormalDist()
+_EXP = 700.0  # exp of more is no float
+_TINY, _STEEP, _STEPS = 1e-9, 6.0, 4096  # where the closed form loses its digits, and how finely it is summed up then
+
+
+def _shares(a: float, b: float, low: float, high: float, field: str) -> tuple[float, float]:
+    """Return the shares of a standard normal under a and under b; raises ValueError where nothing lies between."""
+    first, last = _NORMAL.cdf(a), _NORMAL.cdf(b)
     if not first < last:
         raise ValueError(f"{field}: nothing of the distribution lies between low ({low:g}) and high ({high:g})")
-    return lambda u: min(max(forward(normal.inv_cdf(min(max(first + u * (last - first), 1e-300), 1 - 1e-16))), low), high)
+    return first, last
+
+
+def _quantile(forward: Quantile, first: float, last: float, low: float, high: float) -> Quantile:
+    """Cut a transformed standard normal to [low, high]: draw u between the bounds' own shares."""
+    return lambda u: min(max(forward(_NORMAL.inv_cdf(min(max(first + u * (last - first), 1e-300), 1 - 1e-16))), low), high)
 
 
 def _log(x: float) -> float:
@@ -167,3 +233,8 @@ def _log(x: float) -> float:
 def _ordered(low: float, high: float, field: str) -> None:
     if low > high:
         raise ValueError(f"{field}: low ({low:g}) must not be above high ({high:g})")
+
+
+def _least(low: float, least: int, field: str) -> None:
+    if low < least:
+        raise ValueError(f"{field}.low: must be at least {least}, not {low:g}")

@@ -7,10 +7,11 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
-from r1perf.datasets.files import open_rows, read_all, text_of
+from r1perf.datasets.files import open_rows, read_all, shown, text_of
 from r1perf.datasets.streams import Picker, fingerprint
 from r1perf.datasets.words import estimated_tokens
 from r1perf.target import Message
+from r1perf.units import MOST_TOKENS
 
 
 class Prompts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="prompts"):
@@ -42,15 +43,19 @@ class _Rows:
     def __init__(self, spec: Prompts, seed: int, base: Path | None, salt: str, told: Told) -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
         self._rows = open_rows(spec.file, base, told) if spec.file is not None else None
-        count, inputs, outputs, ordered = 0, 0.0, 0, 0
+        count, inputs, outputs, ordered, most = 0, 0.0, 0, 0, 0
         for conversation in read_all(self._rows, read_prompt, told) if self._rows is not None else map(_listed, spec.prompts):
             turn = conversation.turns[0]
             count += 1
             inputs += estimated_tokens(turn.text) + sum(estimated_tokens(message.content) for message in conversation.before)
             outputs += turn.output_tokens or 0
             ordered += turn.output_tokens is not None
+            most = max(most, turn.output_tokens or 0)
         self.size: int | None = count
-        self.expected = Expected(1.0, inputs / count, outputs / count if ordered == count else None)
+        whole = ordered == count
+        self.expected = Expected(
+            1.0, inputs / count, outputs / count if whole else None, ordered=whole, most_output_tokens=most if whole else None
+        )
         self.digest = fingerprint(spec, seed, self._rows.digest if self._rows is not None else "")
         self._pick = Picker(seed, "prompts", count, spec.order)
 
@@ -65,11 +70,13 @@ def read_prompt(row: dict[str, Any]) -> Conversation:
     ordered = row.get("output_tokens")
     if ordered in (None, ""):
         ordered = None
-    elif isinstance(ordered, str) and ordered.strip().isdecimal():  # a CSV cell
+    elif isinstance(ordered, str) and ordered.strip().isdecimal() and len(ordered) <= 20:  # a CSV cell
         ordered = int(ordered)
-    if ordered is not None and (type(ordered) is not int or ordered < 1):
-        raise ValueError(f"`output_tokens` is {ordered!r}; allowed: a whole number from 1 on, or none")
+    if ordered is not None and (type(ordered) is not int or not 1 <= ordered <= MOST_TOKENS):
+        raise ValueError(f"`output_tokens` is {shown(ordered)}; allowed: a whole number from 1 to {MOST_TOKENS:,}, or none")
     expected = row.get("expected")
+    if type(expected) not in (str, int, float, type(None)):
+        raise ValueError(f"`expected` is {shown(expected)}; allowed: a text or a number, or none")
     return Conversation(
         turns=(
             Turn(

@@ -8,7 +8,7 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, lengths, silent
 from r1perf.datasets.streams import fingerprint, stream
-from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary, uncounted
+from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, uncounted
 
 BLOCK = 16
 """Tokens of a cache block, in which servers share prefixes (vLLM's default); TensorRT-LLM and others use 32 or 64."""
@@ -46,7 +46,7 @@ class Synthetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     output_tokens: lengths.Length
     prefix: Prefix | None = None
     tokenizer: str | None = None
-    tokens_per_word: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    tokens_per_word: TokensPerWord = 1.0
     template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     calibrate: bool = True
     cache: Literal["bust", "natural"] = "bust"
@@ -85,7 +85,7 @@ class Made:
         self.size: int | None = None
         self.shortest, self.longest = self._input.at(0.0), self._input.at(1 - 1e-9)
         self.estimated = uncounted(spec)
-        self.expected = Expected(1.0, self._input.mean, self._output.mean)
+        self.expected = Expected(1.0, self._input.mean, self._output.mean, ordered=True, most_output_tokens=self._output.most)
         self.digest = fingerprint(spec, seed, vocabulary.digest, vocabulary.calibration)
 
     @property

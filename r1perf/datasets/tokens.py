@@ -3,12 +3,15 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from r1perf.datasets.words import WORDS, made
 from r1perf.errors import DatasetError
+
+TokensPerWord = Annotated[float, msgspec.Meta(ge=0.01, le=100)]
+"""Tokens that a short word counts for: about 1 in every vocabulary; far beyond it is a mistake."""
 
 _LEAST_WORDS = 64
 _SAMPLE = 4096

@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.streams import fingerprint
-from r1perf.datasets.tokens import Calibration, Vocabulary, exact_vocabulary, uncounted
+from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, uncounted
+from r1perf.errors import DatasetError
 from r1perf.replay import Replay, replay
 from r1perf.target import Positive
 from r1perf.traces import Ints, Trace, read_trace
-from r1perf.units import Duration, Rate
+from r1perf.units import MOST_TOKENS, Duration, Rate
 
 
 class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="trace"):
@@ -31,7 +33,7 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     rate: Rate | None = None
     scale: Positive = 1.0
     tokenizer: str | None = None
-    tokens_per_word: Positive = 1.0
+    tokens_per_word: TokensPerWord = 1.0
     template_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     calibrate: bool = True
     cache: Literal["bust", "natural"] = "bust"
@@ -44,6 +46,8 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         else:
             vocabulary = Vocabulary(calibration=Calibration(self.tokens_per_word, self.template_tokens))
         trace = read_trace((base or Path()) / Path(self.file).expanduser())
+        if (says := _left_out(trace)) is not None:
+            told(says)
         return Replayed(self, seed, salt, trace, self._replay(trace), vocabulary)
 
     def offsets_ns(self, base: Path | None = None) -> Ints:
@@ -52,6 +56,16 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     def _replay(self, trace: Trace) -> Replay:
         return replay(trace, start_ns=self.start, length_ns=self.length, speed=self.speed, rate=self.rate)
+
+
+def _left_out(trace: Trace) -> str | None:
+    """Say how many requests of the file are not asked."""
+    whole = trace.left_out + len(trace.offsets_ns)
+    return (
+        f"{trace.left_out:,} of the trace's {whole:,} requests had no input or no output and are left out"
+        if trace.left_out
+        else None
+    )
 
 
 class Replayed:
@@ -73,14 +87,22 @@ class Replayed:
         inputs = trace.input_tokens[chosen.rows]
         self.shortest, self.longest = (max(1, round(int(end) * spec.scale)) for end in (inputs.min(), inputs.max()))
         self.estimated = uncounted(spec)
-        self.left_out = trace.left_out
+        self.left_out = _left_out(trace)
         self.offsets_ns = chosen.offsets_ns
-        self.expected = Expected(
-            1.0,
-            float(trace.input_tokens[chosen.rows].mean()) * spec.scale,
-            float(trace.output_tokens[chosen.rows].mean()) * spec.scale,
-        )
+        longest = self.longest if self.longest > MOST_TOKENS else max(1, round(int(trace.output_tokens.max()) * spec.scale))
+        if longest > MOST_TOKENS:
+            raise DatasetError(f"{spec.file}: with `scale` {spec.scale:g} it has lengths over {MOST_TOKENS:,} tokens")
+        self.expected = self.expected_of(np.arange(len(chosen.rows)))
         self.digest = fingerprint(spec, seed, trace.digest, vocabulary.digest, vocabulary.calibration)
+
+    def expected_of(self, items: Ints) -> Expected:
+        """Return what these items need, exactly; there is at least one."""
+        rows = self._chosen.rows[items % len(self._chosen.rows)]
+        inputs, outputs = (
+            np.maximum(1, np.rint(tokens[rows] * self._spec.scale))
+            for tokens in (self._trace.input_tokens, self._trace.output_tokens)
+        )
+        return Expected(1.0, float(inputs.mean()), float(outputs.mean()), ordered=True, most_output_tokens=int(outputs.max()))
 
     @property
     def vocabulary(self) -> Vocabulary:

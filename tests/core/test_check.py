@@ -1,6 +1,7 @@
 """The plan that `r1perf check` shows: counts, load, money and warnings, from exact small scenarios."""
 
 import io
+import json
 import math
 import re
 
@@ -90,6 +91,81 @@ def test_money_is_expected_and_at_most():
     hours = {"price": {"gpu_hour": 2.0}, "system": {"gpus": 16}}
     assert checked(target=RAW["target"] | hours).money == Money(pytest.approx((100 + 11) / 3600 * 32), None)
     assert checked().money is None
+
+
+PRICED = RAW["target"] | {"price": {"output_per_1m": 1000.0}}
+
+
+@pytest.mark.parametrize(
+    ("length", "mean", "most"),
+    [
+        pytest.param(1000, 1000, 1000, id="fixed"),
+        pytest.param({"dist": "uniform", "low": 1, "high": 999}, 500, 999, id="uniform"),
+        pytest.param({"dist": "lognormal", "median": 100, "sigma": 1.5, "high": 5000}, 268.28, 5000, id="lognormal, bounded"),
+        pytest.param({"dist": "lognormal", "median": 100, "sigma": 1.5}, 308.35, None, id="lognormal, unbounded"),
+    ],
+)
+def test_ordered_lengths_count_at_their_mean_and_at_most_their_largest(length, mean, most):
+    made = real(dataset={"kind": "synthetic", "input_tokens": 100, "output_tokens": length, "calibrate": False})
+    (row,) = made.rows
+    assert row.output_tokens_per_s == pytest.approx(2 * mean, rel=1e-3)
+    assert made.money.expected == pytest.approx(200 * mean / 1000, rel=1e-3)
+    assert made.money.most == (None if most is None else pytest.approx(200 * most / 1000))
+    assert not made.warnings
+
+
+def test_prompts_that_order_their_lengths_count_at_them(tmp_path):
+    rows = [{"prompt": "x", "output_tokens": n} for n in (10, 20, 600)]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = real(tmp_path, dataset={"kind": "prompts", "file": "p.jsonl"})
+    assert made.needs["w"].output_tokens == 210
+    assert made.money == Money(pytest.approx(200 * 0.21), pytest.approx(200 * 0.6))
+
+
+def test_of_prompts_that_partly_order_their_lengths_each_counts_at_its_own(tmp_path):
+    rows = [{"prompt": "x", "output_tokens": 8000}, {"prompt": "x"}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = real(tmp_path, dataset={"kind": "prompts", "file": "p.jsonl"}, max_tokens=1000)
+    assert made.needs["w"].output_tokens == (8000 + 1000) / 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most"),
+    [
+        pytest.param([10] * 70 + [9000], 9000, id="the largest, however late it comes"),
+        pytest.param([10] * 1500 + [9000], None, id="more than are looked at"),
+        pytest.param([None] * 70, 500, id="the workload's own"),
+    ],
+)
+def test_the_bound_is_the_largest_of_all_or_none(tmp_path, bounds, most):
+    rows = [{"messages": [{"role": "user", "content": "x"}]} | ({"max_tokens": n} if n else {}) for n in bounds]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = real(tmp_path, dataset={"kind": "openai", "file": "p.jsonl"}, max_tokens=500)
+    assert made.needs["w"].most_output_tokens == most
+    assert not any("no `max_tokens`" in says for says in made.warnings)
+
+
+def test_a_trace_counts_at_the_lengths_that_its_arrivals_meet(tmp_path):
+    lines = [{"timestamp": 1000 * n, "input_length": 10, "output_length": 100 * (n + 1)} for n in range(10)]
+    lines.append({"timestamp": 9500, "input_length": 0, "output_length": 1})
+    (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    trace = {"kind": "trace", "file": "m.jsonl"}
+    made = real(tmp_path, dataset=trace, arrivals=trace, duration="4s")
+    assert (made.requests, made.needs["w"].output_tokens, made.needs["w"].most_output_tokens) == (4, 250, 400)
+    assert made.money == Money(pytest.approx(1.0), pytest.approx(1.6))
+    assert made.warnings[0] == "w: 1 of the trace's 11 requests had no input or no output and are left out"
+
+
+def test_no_prompt_is_made_to_be_measured(monkeypatch):
+    monkeypatch.setattr("r1perf.datasets.synthetic.Made.conversation", None)
+    made = real(dataset={"kind": "synthetic", "input_tokens": "16M", "output_tokens": 10, "calibrate": False})
+    assert made.needs["w"].input_tokens == 16 << 20
+
+
+def real(base=None, arrivals=RAW["arrivals"], duration="100s", **workload):
+    scenario = load(RAW | {"workload": {"w": workload}, "target": PRICED, "arrivals": arrivals, "duration": duration})
+    items = scenario.items(base)
+    return check(scenario, items, scenario.plan(items, base), Speed(ttft_s=0.1, tokens_per_s=1e6))
 
 
 def test_lengths_that_only_the_model_knows_are_assumed_and_said():

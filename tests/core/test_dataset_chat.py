@@ -166,7 +166,7 @@ def recorded(tmp_path):
 
 def test_recorded_conversations_keep_their_turns(recorded):
     items = Chat(file="c.json", order="sequential").load(1, recorded)
-    assert (items.size, items.unusable) == (2, 1)
+    assert (items.size, items.left_out) == (2, "1 of c.json's 3 conversations cannot be asked and are left out")
     assert [turn.text for turn in items.conversation(0).turns] == ["a1", "a2", "a3"]
     assert all(turn.recorded_answer is None for turn in items.conversation(0).turns)
     assert [turn.text for turn in items.conversation(1).turns] == ["c1\n\nc2"]

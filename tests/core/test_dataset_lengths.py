@@ -60,7 +60,30 @@ def test_lognormal_has_its_median_and_mean():
 
 def test_mean_is_that_of_draws():
     law = lengths.tokens(Lognormal(median=60, sigma=0.8, low=8, high=2000), "x")
-    assert mean(law.draw(Random(k)) for k in range(20_000)) == pytest.approx(law.mean, rel=0.02)
+    random = Random(1)
+    assert mean(law.draw(random) for _ in range(20_000)) == pytest.approx(law.mean, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "most"),
+    [
+        pytest.param(100, 100, 100, id="fixed"),
+        pytest.param(Uniform(low=1, high=999), 500, 999, id="uniform"),
+        pytest.param(Uniform(low=1.5, high=3.2), 2.5, 3, id="uniform takes whole numbers"),
+        pytest.param(VllmRange(length=101, ratio=0.25), 101, 127, id="vllm"),
+        pytest.param(Lognormal(median=100, sigma=1.5), 308.35, None, id="lognormal, from 1 on"),
+        pytest.param(Lognormal(median=60, sigma=0.8, low=8, high=2000), 83.066, 2000, id="lognormal, truncated"),
+        pytest.param(Lognormal(median=200, sigma=50, high=10_000), 1085.2, 10_000, id="lognormal, no closed form"),
+        pytest.param(Normal(mean=1000, stdev=100), 1000, None, id="normal"),
+        pytest.param(Normal(mean=100, stdev=50, low=90, high=300), 133.744, 300, id="normal, truncated"),
+    ],
+)
+def test_the_mean_is_exact_and_the_largest_known(spec, expected, most):
+    law = lengths.tokens(spec, "x")
+    assert law.mean == pytest.approx(expected, rel=1e-4)
+    assert law.most == most
+    steps = 20_000
+    assert sum(law.at((k + 0.5) / steps) for k in range(steps)) / steps == pytest.approx(law.mean, rel=2e-3)
 
 
 def test_times_are_ns():
@@ -82,6 +105,30 @@ def test_times_are_ns():
         pytest.param(lengths.tokens, Lognormal(median=0, sigma=1), "input_tokens.median: must be above 0", id="median"),
         pytest.param(lengths.times, "5", 'input_tokens: "5" is not a duration such as', id="time without unit"),
         pytest.param(lengths.times, Uniform(low=1, high="2s"), "input_tokens.low: 1 is not a duration such as", id="bare time"),
+        pytest.param(
+            lengths.tokens, "9999999999999M", "input_tokens: must be at most 16,777,216 tokens, not 9999999999999M", id="M"
+        ),
+        pytest.param(lengths.tokens, "9" * 400, "input_tokens: must be at most 16,777,216 tokens, not 9999", id="400 digits"),
+        pytest.param(lengths.tokens, 2**53 - 1, "must be at most 16,777,216 tokens, not 9007199254740991", id="2 ** 53"),
+        pytest.param(lengths.tokens, 50_000_000, "must be at most 16,777,216 tokens, not 50000000", id="50 M"),
+        pytest.param(lengths.tokens, Uniform(low=1, high="99M"), "input_tokens.high: must be at most 16,777,216", id="high"),
+        pytest.param(lengths.tokens, Uniform(low=0, high=9), "input_tokens.low: must be at least 1, not 0", id="low"),
+        pytest.param(
+            lengths.tokens, Normal(mean=9, stdev=1, low=0), "input_tokens.low: must be at least 1, not 0", id="low, normal"
+        ),
+        pytest.param(
+            lengths.tokens, Lognormal(median=200, sigma=50), "would draw more than 16,777,216 tokens; give it a `high`", id="s"
+        ),
+        pytest.param(
+            lengths.tokens, Lognormal(median=200, sigma=8), "would draw more than 16,777,216 tokens; give it a `high`", id="s 8"
+        ),
+        pytest.param(
+            lengths.tokens, Normal(mean=1e12, stdev=1), "input_tokens.mean: must be at most 16,777,216 tokens", id="mean"
+        ),
+        pytest.param(lengths.turns, 20_000, "input_tokens: must be at most 10,000 turns, not 20000", id="turns"),
+        pytest.param(
+            lengths.times, Lognormal(median="5s", sigma=90), "would draw more than 30 days; give it a `high`", id="years"
+        ),
     ],
 )
 def test_a_wrong_length_is_told(read, spec, says):

@@ -62,9 +62,18 @@ def test_a_text_file_is_a_prompt_a_line(tmp_path):
         pytest.param({"text": "x"}, "has no `prompt` (it has text)", id="no prompt"),
         pytest.param({"prompt": ""}, "`prompt` must be text that is not empty, not ''", id="empty"),
         pytest.param(
-            {"prompt": "x", "output_tokens": 0}, "`output_tokens` is 0; allowed: a whole number from 1 on, or none", id="zero"
+            {"prompt": "x", "output_tokens": 0},
+            "`output_tokens` is 0; allowed: a whole number from 1 to 16,777,216, or none",
+            id="zero",
         ),
         pytest.param({"prompt": "x", "output_tokens": "many"}, "`output_tokens` is 'many'; allowed", id="word"),
+        pytest.param({"prompt": "x", "output_tokens": 2**25}, "`output_tokens` is 33554432; allowed: a whole", id="too long"),
+        pytest.param({"prompt": "x", "output_tokens": "9" * 5000}, "`output_tokens` is '9999", id="5,000 digits"),
+        pytest.param(
+            {"prompt": "x", "expected": ["73"]}, "`expected` is ['73']; allowed: a text or a number, or none", id="list"
+        ),
+        pytest.param({"prompt": "x", "expected": {"a": 1}}, "`expected` is {'a': 1}; allowed: a text or a number", id="object"),
+        pytest.param({"prompt": "x", "expected": True}, "`expected` is True; allowed: a text or a number, or none", id="yes"),
         pytest.param({"prompt": "x", "output_tokens": True}, "`output_tokens` is True; allowed", id="bool"),
         pytest.param({"prompt": "x", "system": 3}, "`system` must be text that is not empty, not 3", id="system"),
     ],

@@ -1,5 +1,6 @@
 """Traces: formats by header, real times, windows, speed and rate, and prefixes that are really shared."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -93,6 +94,11 @@ def test_dates_keep_every_digit(tmp_path, text, ns):
     assert int(read_trace(tmp_path / "a.csv").offsets_ns[1]) == ns
 
 
+def mooncake_line(timestamp, inputs, outputs, block=1):
+    line = f'{{"timestamp": {timestamp}, "input_length": {inputs}, "output_length": {outputs}, "hash_ids": [{block}]}}'
+    return f"{MOONCAKE}{line}\n"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -104,11 +110,29 @@ def test_dates_keep_every_digit(tmp_path, text, ns):
         pytest.param("a.csv", AZURE_2023.splitlines()[0], "a.csv: has no request with input and output", id="rows"),
         pytest.param("m.jsonl", MOONCAKE + "{}\n", "m.jsonl line 3: Object missing required field `timestamp`", id="field"),
         pytest.param("m.jsonl", MOONCAKE + "{", "m.jsonl line 3: Input data was truncated", id="json"),
+        pytest.param("m.jsonl", mooncake_line("1e30", 5, 5), "m.jsonl line 3: `timestamp` is no time within 146 years", id="far"),
+        pytest.param("m.jsonl", mooncake_line(1, -5, 5), "m.jsonl line 3: Expected `int` >= 0 - at `$.input_length`", id="negative"),
+        pytest.param("m.jsonl", mooncake_line(1, 5, 2**25), "m.jsonl line 3: Expected `int` <= 16777216 - at", id="too long"),
+        pytest.param("m.jsonl", mooncake_line(1, "9" * 5000, 5), "m.jsonl line 3: ", id="5,000 digits"),
+        pytest.param("m.jsonl", mooncake_line(1, 5, 5, 2**63), "m.jsonl line 3: Expected `int` <= 9223372036854775807", id="hash"),
+        pytest.param("b.csv", BURST_1 + "inf,x,1,1,2,x\n", "b.csv line 5: 'inf,x,1,1,2,x' is no row of a trace (is no time", id="inf"),
+        pytest.param("b.csv", BURST_1 + "nan,x,1,1,2,x\n", "b.csv line 5: ", id="nan"),
+        pytest.param("b.csv", BURST_1 + "x,x,1,1,2,x\n", "(its time must be a number of seconds)", id="no number"),
+        pytest.param("a.csv", AZURE_2023 + f"2023-11-16 18:15:50,{'9' * 23},1\n", "(a length must be a whole number of tokens from 0 "
+                     "to 16,777,216)", id="23 digits"),
+        pytest.param("a.csv", AZURE_2023 + "2023-11-16 18:15:50,-4,1\n", "a.csv line 4: '2023-11-16 18:15:50,-4,1' is no row", id="minus"),
+        pytest.param("a.csv", AZURE_2023 + "2023-11-16 18:15:50,9999999999,1\n", "a.csv line 4: ", id="ten digits"),
+        pytest.param("a.csv", AZURE_2023 + "0001-01-01 00:00:00+14:00,1,1\n", "(its time must be a date such as 2023-", id="before all"),
+        pytest.param("a.csv", AZURE_2023 + "9999-01-01 00:00:00,1,1\n", "(is no time within 146 years)", id="after all"),
+        pytest.param("a.csv", AZURE_2023 + "\0" * 9 + '"' + "x" * 200_000, "a.csv", id="no csv"),
+        pytest.param("a.csv", AZURE_2023.encode() + b"caf\xe9,1,1\n", "a.csv line 4: is not UTF-8 text (byte 0xe9)", id="latin-1"),
+        pytest.param("a.csv", AZURE_2023.encode("utf-16"), "a.csv: is UTF-16 text; allowed: UTF-8", id="utf-16"),
+        pytest.param("a.csv", gzip.compress(AZURE_2023.encode()), "a.csv: is compressed (gzip); unpack it first", id="gzip"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_told(tmp_path, name, content, says):
     if content is not None:
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DatasetError) as error:
         TraceLengths(file=name).load(1, tmp_path)
     assert says in str(error.value)
@@ -148,6 +172,9 @@ def test_windows_and_speed(options, rows, offsets_ns):
     [
         ({"start_ns": 20 * S}, "the trace has no request from 20 s to 9 s; it is 9 s long"),
         ({"start_ns": S + 1, "length_ns": 5}, "the trace has no request from 1 s to 1 s"),
+        ({"speed": 1e-9}, "the replay would last longer than 146 years"),
+        ({"length_ns": 2**70}, "the replay would last longer than 146 years"),
+        ({"rate": 1e9}, "at 1e+09 requests/s the replay would have 9,000,000,001 requests; allowed: 50,000,000"),
         ({"rate": 0.01}, "at 0.01 requests/s the trace's window of 9 s holds no request"),
     ],
 )
@@ -238,6 +265,11 @@ def test_texts_are_new_in_every_run_unless_natural(mooncake):
     assert words(natural.load(1, mooncake, "a"), 0) == words(natural.load(1, mooncake, "b"), 0)
 
 
+def test_lengths_that_scale_makes_too_long_are_refused(mooncake):
+    with pytest.raises(DatasetError, match=r"m.jsonl: with `scale` 100000 it has lengths over 16,777,216 tokens"):
+        TraceLengths(file="m.jsonl", scale=1e5).load(1, mooncake)
+
+
 def test_scale_shortens_inputs_blocks_and_outputs_alike(mooncake):
     items = TraceLengths(file="m.jsonl", scale=0.125).load(1, mooncake)
     prompts = [words(items, item) for item in range(5)]
@@ -246,7 +278,7 @@ def test_scale_shortens_inputs_blocks_and_outputs_alike(mooncake):
     assert prompts[0][64:75] != prompts[2][64:75]
     assert prompts[0][:128] == prompts[1]
     assert items.conversation(0).turns[0].output_tokens == 1
-    assert items.expected.input_tokens == pytest.approx((1030 + 1024 + 600 + 600 + 3) / 5 / 8)
+    assert items.expected.input_tokens == (129 + 128 + 75 + 75 + 1) / 5
 
 
 def test_template_tokens_belong_to_the_first_block(mooncake):
