@@ -32,6 +32,12 @@ def test_a_chat_stream(dialect: str) -> None:
     check(f"{dialect}.sse", paper.body)
 
 
+def test_only_vllm_has_a_stop_reason() -> None:
+    """`r1perf probe` tells vLLM by it."""
+    found = {dialect for dialect in DIALECTS if b'"stop_reason"' in exchange(dialect)[1].body}
+    assert found == {"vllm", "vllm-old", "tags", "prefilled", "none"}
+
+
 @pytest.mark.parametrize("dialect", ["vllm", "trtllm", "deepseek", "prefilled", "none"])
 def test_a_completions_stream(dialect: str) -> None:
     _, paper, _ = exchange(dialect, chat=False, stream_options=USAGE)
