@@ -1,11 +1,13 @@
 """`r1perf influx`: what concerns InfluxDB and is not part of a run."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from r1perf.sinks.influxdb.replay import Elsewhere, replay
+from r1perf.sinks.influxdb.replay import Elsewhere, Sent, replay
+from r1perf.sinks.influxdb.spool import REJECTED, again
 
 
 @click.group("influx")
@@ -29,9 +31,25 @@ def replay_command(run: Path, everything: bool, **elsewhere: str | None) -> int:
     def tell(sentence: str) -> None:
         click.echo(f"note: {sentence}", err=True)
 
-    sent = replay(run, os.environ, tell, everything=everything, elsewhere=Elsewhere(**elsewhere))
+    to = Elsewhere(**elsewhere)
+    sent = replay(run, os.environ, tell, everything=everything, elsewhere=to)
+    problems = list(_problems(run, sent, elsewhere=bool(to)))
+    if sent.points or not problems:
+        click.echo(f"{sent.points} points sent" if sent.points else "nothing was left to send")
+    for problem in problems:
+        click.echo(f"r1perf: {problem}", err=True)
+    return 2 if sent.left else 3 if problems else 0
+
+
+def _problems(run: Path, sent: Sent, *, elsewhere: bool) -> Iterator[str]:
+    """Go through what InfluxDB has not got, and say what helps."""
     if sent.left:
-        click.echo(f"r1perf: {sent.left / 1000:.0f} kB of points could not be sent; they are kept", err=True)
-        return 2
-    click.echo(f"{sent.points} points sent" if sent.points else "nothing was left to send")
-    return 3 if sent.rejected else 0
+        sends = "the same command" if elsewhere else f"`{again(run)}`"
+        yield f"{sent.left / 1000:.0f} kB of points could not be sent; once that is put right, {sends} sends them"
+    if sent.rejected:
+        yield f"{sent.rejected} points are refused" + ("" if elsewhere else f"; they are in {run / REJECTED} with the reasons")
+    missing = f"{sent.lost} points found no room on the disk" if sent.lost else ""
+    if not sent.complete:
+        missing = missing or "not all points of the run were kept: its process was killed, or its disk was full"
+    if missing:
+        yield missing + f"; `{again(run, whole=True)}` sends the whole run, as far as its archive has it"

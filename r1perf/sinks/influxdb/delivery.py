@@ -72,14 +72,14 @@ class Delivery:
                 self._pieces[-1:] = [b"".join(lines[half:]), b"".join(lines[:half])]
                 return 0
             if not self._spool.rejected:
-                self._say(f"{error}; the points that it refuses are kept in {self._spool.rejected_path}")
+                self._say(f"{error}; the points that it refuses are put aside")
             self._spool.reject(piece, f"HTTP {error.status}: {error.says}")
             self._sent()
             return 0
         self.shut_out = error.status in NOT_LET_IN
         if self._told is None:
             wait = "no more is sent until that is put right" if self.shut_out else "it is tried again"
-            self._say(f"{error}; points are kept in {self._spool.path.parent}, and {wait}")
+            self._say(f"{error}; points are kept, and {wait}")
         self._told = str(error)
         if self.shut_out:
             return PAUSE_NS

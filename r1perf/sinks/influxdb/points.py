@@ -37,7 +37,7 @@ class Points:
         self._run, self._group_ns = run, group_ns
         self._tags = {"run_id": run.run_id, "scenario": run.name, "target": run.target, "model": run.model}
 
-    def group(self, group: Group, reserve: Callable[[], int], spool_bytes: int) -> Iterator[str]:
+    def group(self, group: Group, reserve: Callable[[], int], spool_bytes: int | None) -> Iterator[str]:
         """Write a group of intervals; `reserve` gives another part where a histogram is too large for one field."""
         time_ms = (self._run.started_ns + group.number * self._group_ns) // 1_000_000
         by_place: dict[tuple[str, int], dict[str, Counts]] = {}
@@ -58,7 +58,9 @@ class Points:
         for workload, levels in sorted(group.levels.items()):
             tags = self._tags | {"workload": workload, "part": str(group.part)}
             yield line(COUNTERS, tags, {"in_flight": levels[max(levels)], "in_flight_flips": _pairs(levels)}, time_ms)
-        generator = _generator(group, self._run.interval_ns) | {"spool_bytes": spool_bytes}
+        generator = _generator(group, self._run.interval_ns)
+        if spool_bytes is not None:
+            generator["spool_bytes"] = spool_bytes
         yield line(COUNTERS, self._tags | {"part": str(group.part)}, generator, time_ms)
 
     def begin(self) -> Iterator[str]:

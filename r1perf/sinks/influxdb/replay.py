@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from r1perf import clock
-from r1perf.errors import UsageError
+from r1perf.errors import ArchiveError, UsageError
 from r1perf.scenario import InfluxDb
 from r1perf.scenario.decode import convert
 from r1perf.sinks.influxdb.delivery import Delivery
@@ -38,11 +38,16 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What came of a replay; `left` bytes could not be sent."""
+    """What came of a replay: `left` bytes could not be sent, `rejected` points are refused, `lost` ones are in no spool.
+
+    Without `complete` there never was a point of all of the run: its process was killed, or its disk was full.
+    """
 
     points: int
     rejected: int
     left: int
+    lost: int = 0
+    complete: bool = True
 
 
 def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: Elsewhere, everything: bool = False) -> Sent:
@@ -57,16 +62,15 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
         raise UsageError(f"the run had no InfluxDB, and {URL} is not set in the environment")
     if everything or elsewhere:
         _refuse_late(written.run_id, to)
+    if elsewhere:
         with TemporaryDirectory() as place:
-            return _send(_told(folder, Path(place), to, tell), to, tell)
-    if state is None:
-        return _send(_told(folder, folder, to, tell), to, tell)
-    if state.lost:
-        tell(f"{state.lost} points found no room on the disk and cannot be replayed; --all makes the whole run from its archive")
+            return _send(_told(folder, Path(place), None, to, tell), to, tell)
+    if everything or state is None:
+        return _send(_told(folder, folder, state, to, tell), to, tell)
     if not (folder / SPOOL).exists() and not (folder / REJECTED).exists():
-        return Sent(0, 0, 0)
+        return Sent(0, 0, 0, state.lost, state.complete)
     spool = Spool(folder, state, to.spool_bytes)
-    spool.readmit()
+    _readmit(spool, tell)
     return _send(spool, to, tell)
 
 
@@ -91,17 +95,32 @@ def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> Infl
     return msgspec.structs.replace(table, **given)
 
 
-def _told(folder: Path, place: Path, to: Settings, tell: Tell) -> Spool:
-    """Make a spool of a whole run from its archive; late data is no part of its own there."""
-    run = read_document(folder).run()
-    story = Story(run, to.interval_ns)
-    lines = [story.begin()]
-    lines += [story.interval(interval, 0) for interval in intervals(folder, damage=tell)]
-    lines.append(story.end(load(folder), 0))
-    spool = Spool(place, State(url=to.url, org=to.org, bucket=to.bucket), max(to.spool_bytes, sum(map(len, lines))))
-    for each in lines:
-        spool.append(each)
+def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Tell) -> Spool:
+    """Make a spool of a whole run from its archive, behind what is in that of `state`: late data is no part of its own there."""
+    spool = Spool(place, state or State(url=to.url, org=to.org, bucket=to.bucket), to.spool_bytes)
+    try:
+        spool.lost, spool.complete = 0, False  # the points that found no room are made again
+        _readmit(spool, tell)
+        story = Story(read_document(folder).run(), to.interval_ns)
+        spool.append(story.begin(), limited=False)
+        for interval in intervals(folder, damage=tell):
+            spool.append(story.interval(interval), limited=False)
+        spool.append(story.end(load(folder)), limited=False)
+    except BaseException:
+        spool.close()
+        raise
+    spool.complete = True
+    if spool.problem is not None:
+        tell(spool.problem)
     return spool
+
+
+def _readmit(spool: Spool, tell: Tell) -> None:
+    """Have what was refused sent once more, where the disk has room for it."""
+    try:
+        spool.readmit()
+    except ArchiveError as error:
+        tell(str(error))
 
 
 def _send(spool: Spool, to: Settings, tell: Tell) -> Sent:
@@ -116,6 +135,5 @@ def _send(spool: Spool, to: Settings, tell: Tell) -> Sent:
             elif clock.monotonic_ns() + wait_ns > until_ns:
                 break
             clock.sleep(wait_ns / 1e9)
-    left = spool.waiting
     spool.close()
-    return Sent(delivery.points, spool.rejected, left)
+    return Sent(delivery.points, len(spool.refused()), spool.waiting, spool.lost, spool.complete)

@@ -9,7 +9,7 @@ from r1perf import clock
 from r1perf.errors import R1perfError
 from r1perf.sinks.influxdb.server import Server
 from r1perf.sinks.influxdb.settings import Settings
-from r1perf.sinks.influxdb.spool import REJECTED, Spool, State
+from r1perf.sinks.influxdb.spool import REJECTED, Spool, State, again
 from r1perf.sinks.influxdb.story import Story
 from r1perf.sinks.influxdb.writer import Writer
 from r1perf.summary import Document, Interval, Run
@@ -75,25 +75,28 @@ class InfluxSink:
         opened, self._open = self._open, None
         spool = opened.spool
         self._keep(opened, opened.story.end(document, spool.waiting))
+        spool.complete = True
         opened.writer.finish(self._settings.deadline_ns / 1e9)
         self._report(opened)
-        left, delivered = spool.waiting, spool.close()
-        if spool.lost:
-            self._tell(
-                f"{spool.lost} points for InfluxDB found no room on the disk and are lost to it; the archive has all of them"
-            )
-        missing = [] if delivered else [f"{left / 1000:.0f} kB of points are not in InfluxDB yet"]
+        spool.close()
+        left, missing = spool.waiting, []
+        if left:
+            missing.append(f"{left / 1000:.0f} kB of points are not in InfluxDB yet")
         if spool.rejected:
             missing.append(f"{spool.rejected} points were refused and are in {REJECTED}")
+        sends = f"`{again(self._folder)}` sends them"
+        if spool.lost:
+            missing.append(f"{spool.lost} points found no room on the disk")
+            sends = f"`{again(self._folder, whole=True)}` sends the whole run, as far as its archive has it"
         if missing:
-            self._tell(f"{' and '.join(missing)}; once that is put right, `r1perf influx replay {self._folder}` sends them")
+            self._tell(f"{' and '.join(missing)}; once that is put right, {sends}")
 
     def _keep(self, opened: _Open, lines: bytes) -> None:
         opened.spool.append(lines)
         if opened.spool.problem != opened.problem:
             opened.problem = opened.spool.problem
             if opened.problem is not None:
-                self._tell(f"{opened.problem}; points for InfluxDB wait in memory, as far as they find room there")
+                self._tell(opened.problem)
         opened.writer.wake()
 
     def _report(self, opened: _Open) -> None:

@@ -8,6 +8,7 @@ replaced at once after each delivery; where it is older than the truth, points a
 
 import fcntl
 import os
+import shlex
 import threading
 from pathlib import Path
 
@@ -30,7 +31,8 @@ MEMORY = 32 << 20
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run's points go, and how far they are delivered (bytes of the spool). Without a spool beside it: to the end.
 
-    `lost` points found no room: they are neither delivered nor in the spool.
+    `lost` points found no room: they are neither delivered nor in the spool. `complete` is a run of which every point is
+    either: it is written at the run's end alone, so it is not there where the process was killed or the disk was full.
     """
 
     url: str
@@ -38,6 +40,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     bucket: str
     offset: int = 0
     lost: int = 0
+    complete: bool = False
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -57,7 +60,8 @@ class Spool:
         self.path, self.rejected_path = folder / SPOOL, folder / REJECTED
         self.lost = state.lost  # points that found no room
         self.rejected = 0  # points that the server refused
-        self.problem: str | None = None  # why the last append did not reach the disk
+        self.problem: str | None = None  # why the last append did not reach the disk, and what becomes of the points
+        self.complete = state.complete  # to be set once the run's end is appended
         self._state_path = folder / STATE
         self._state, self._limit = state, limit
         self._lock = threading.Lock()
@@ -81,14 +85,14 @@ class Spool:
         with self._lock:
             return self._size - self._state.offset + sum(map(len, self._memory))
 
-    def append(self, lines: bytes) -> None:
+    def append(self, lines: bytes, *, limited: bool = True) -> None:
         """Take whole lines. Never raises: where the disk is full they wait in memory, where there is no room they are lost."""
         if not lines:
             return
         with self._lock:
             held = sum(map(len, self._memory))
-            if self._size - self._state.offset + held + len(lines) > self._limit:
-                self.problem = f"the spool has reached its limit of {self._limit >> 20} MB"
+            if limited and self._size - self._state.offset + held + len(lines) > self._limit:
+                self.problem = f"the spool has reached its limit of {self._limit >> 20} MB; what does not fit is lost to InfluxDB"
                 self.lost += lines.count(b"\n")
                 return
             self._memory.append(lines)
@@ -98,7 +102,7 @@ class Spool:
                     self._memory.pop(0)
                 self.problem = None
             except OSError as error:
-                self.problem = f"{self.path} cannot be written: {error.strerror}"
+                self.problem = f"{self.path} cannot be written: {error.strerror}; points for InfluxDB wait in memory, as far as they find room there"
                 if held + len(lines) > MEMORY:
                     self._memory.pop()
                     self.lost += lines.count(b"\n")
@@ -139,29 +143,48 @@ class Spool:
             with self.rejected_path.open("ab") as file:
                 file.write(f"# {why}\n".encode() + line)
         except OSError as error:
-            self.problem = f"{self.rejected_path} cannot be written: {error.strerror}"
+            self.problem = (
+                f"{self.rejected_path} cannot be written: {error.strerror}; points that InfluxDB refuses are lost to it"
+            )
             self.lost += 1
 
-    def readmit(self) -> int:
-        """Take the lines that were refused once more; return how many."""
+    def refused(self) -> list[bytes]:
+        """Return the lines that were put aside."""
         if not self.rejected_path.exists():
+            return []
+        return [line for line in self.rejected_path.read_bytes().splitlines(keepends=True) if not line.startswith(b"#")]
+
+    def readmit(self) -> int:
+        """Take the lines that were refused once more; return how many.
+
+        Raises ArchiveError where the disk has no room for them: memory would end with the process, so they stay where they are.
+        """
+        lines = self.refused()
+        if not lines:
             return 0
-        lines = [line for line in self.rejected_path.read_bytes().splitlines(keepends=True) if not line.startswith(b"#")]
-        self.append(b"".join(lines))
-        self.rejected_path.unlink()
+        with self._lock:
+            try:
+                self._write(b"".join(lines))
+            except OSError as error:
+                raise ArchiveError(
+                    f"{self.path} cannot be written: {error.strerror}; {len(lines)} refused points stay in {REJECTED}"
+                ) from error
+        self.rejected_path.unlink(missing_ok=True)
         return len(lines)
 
     def close(self) -> bool:
-        """Close the spool, and remove it where all of it is delivered; return whether it is."""
+        """Close the spool, and remove it where all of it is delivered; return whether it is. What waits in memory is lost."""
         with self._lock:
             if self._fd is not None:
                 os.close(self._fd)
                 self._fd = None
             delivered = self._state.offset >= self._size and not self._memory
             self.lost += sum(lines.count(b"\n") for lines in self._memory)
-            self._state = msgspec.structs.replace(self._state, lost=self.lost)
-            self._save()
-            if delivered:
+            self._memory.clear()
+            self.complete = self.complete and not self.lost
+            self._state = msgspec.structs.replace(self._state, lost=self.lost, complete=self.complete)
+            saved = self._save()
+            if delivered and (saved or not self.lost):  # an older state without a spool would say that all is there
                 self.path.unlink(missing_ok=True)
             fcntl.flock(self._folder, fcntl.LOCK_UN)  # where gevent has patched it, closing may come later
             os.close(self._folder)
@@ -198,14 +221,21 @@ class Spool:
                 file.truncate(end)
             return end
 
-    def _save(self) -> None:
-        """Replace the state; where the disk is full the older one stays, which only sends points again."""
+    def _save(self) -> bool:
+        """Replace the state; where the disk is full the older one stays, which only sends points again. Return whether it could."""
         fresh = self._state_path.with_name(f".{STATE}.new")
         try:
             fresh.write_bytes(msgspec.json.encode(self._state) + b"\n")
             fresh.replace(self._state_path)
         except OSError:
             fresh.unlink(missing_ok=True)
+            return False
+        return True
+
+
+def again(folder: Path, *, whole: bool = False) -> str:
+    """Return the command that sends what is missing, or the whole run, as a shell takes it."""
+    return shlex.join(["r1perf", "influx", "replay", *(["--all"] if whole else []), str(folder)])
 
 
 def read_state(folder: Path) -> State | None:

@@ -22,8 +22,8 @@ class Story:
         """Write that the run begins."""
         return _bytes(self._points.begin())
 
-    def interval(self, interval: Interval, spool_bytes: int) -> bytes:
-        """Take an interval: groups that it ends are written, and stages that it reaches."""
+    def interval(self, interval: Interval, spool_bytes: int | None = None) -> bytes:
+        """Take an interval: groups that it ends are written, and stages that it reaches. Afterwards nothing waits in a spool: None."""
         groups = [self._group(group, spool_bytes) for group in self._gatherer.add(interval)]
         return b"".join([*groups, *self._stages(interval)])
 
@@ -32,14 +32,14 @@ class Story:
         self._last_note_ms = max(time_ms, self._last_note_ms + 1)
         return self._points.event("note", sentence, self._last_note_ms).encode()
 
-    def end(self, document: Document, spool_bytes: int) -> bytes:
+    def end(self, document: Document, spool_bytes: int | None = None) -> bytes:
         """Write what is left, and how the run ended."""
         groups = [self._group(group, spool_bytes) for group in self._gatherer.rest()]
         end_ms = (self._run.started_ns + int(document.elapsed_s * 1e9)) // 1_000_000
         ended = self._points.event("end", document.reason or document.status, end_ms)
         return b"".join([*groups, ended.encode(), _bytes(self._points.end(document))])
 
-    def _group(self, group: Group, spool_bytes: int) -> bytes:
+    def _group(self, group: Group, spool_bytes: int | None) -> bytes:
         return _bytes(self._points.group(group, lambda: self._gatherer.reserve(group.number), spool_bytes))
 
     def _stages(self, interval: Interval) -> Iterable[bytes]:
