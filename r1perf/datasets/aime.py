@@ -12,9 +12,13 @@ from r1perf.datasets.hub import HubRows
 from r1perf.datasets.problems import problem
 from r1perf.datasets.streams import Order, Picker, fingerprint, stream
 from r1perf.datasets.words import estimated_tokens
+from r1perf.units import Tokens
 
 DIRECTIVE = "\nPlease reason step by step, and put your final answer within \\boxed{}."
 """The published directive for mathematics, in the user's message and without a system prompt (README of deepseek-ai/DeepSeek-R1)."""
+
+TEMPERATURE, TOP_P, ROOM = 0.6, 0.95, Tokens(32_768)
+"""How DeepSeek evaluates R1 (its model card): sampling, and the room for an answer with its thinking."""
 
 
 class Aime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="aime"):

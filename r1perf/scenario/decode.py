@@ -33,7 +33,7 @@ def decode(raw: dict[str, Any]) -> Scenario:
     for name, table in _table(raw, "workload").items():
         if NAME.fullmatch(name) is None:
             raise ScenarioError(f"workload.{name}", "is not a name: names match [a-z0-9][a-z0-9_-]*")
-        workloads[name] = convert(table, Workload, f"workload.{name}")
+        workloads[name] = convert(table, Workload, f"workload.{name}").filled()
     scenario = convert(raw | {"target": target, "workload": {}}, Scenario, "")
     _no_dates(raw)
     return msgspec.structs.replace(scenario, workload=workloads)

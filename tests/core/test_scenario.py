@@ -190,6 +190,35 @@ scenarios = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("more", "asked"),
+    [
+        pytest.param({}, (0.6, 0.95, 32_768), id="nothing said"),
+        pytest.param({"max_tokens": "4k"}, (0.6, 0.95, 4096), id="room"),
+        pytest.param({"sampling": {"temperature": 0}}, (0.0, 0.95, 32_768), id="temperature"),
+        pytest.param({"sampling": {"top_p": 1, "temperature": 1}, "max_tokens": 5}, (1.0, 1.0, 5), id="all"),
+        pytest.param({"dataset": {"kind": "aime", "raw": True}}, (None, None, None), id="as vLLM's benchmark"),
+        pytest.param({"dataset": {"kind": "chat"}}, (None, None, None), id="another kind"),
+    ],
+)
+def test_aime_is_asked_as_its_model_s_card_says_where_nothing_else_is_said(more, asked):
+    raw = {
+        "name": "x",
+        "duration": "1s",
+        "arrivals": {"kind": "constant", "rate": "1/s"},
+        "target": {"url": "http://h/v1", "model": "m"},
+    }
+    made = load(raw | {"workload": {"w": {"dataset": {"kind": "aime"}} | more}})
+    workload = made.workload["w"]
+    assert (workload.sampling.temperature, workload.sampling.top_p, workload.max_tokens) == asked
+    written = resolved(made)
+    assert (written["workload"]["w"]["sampling"].get("temperature"), written["workload"]["w"].get("max_tokens")) == (
+        asked[0],
+        asked[2],
+    )
+    assert load(written) == made
+
+
 @given(made=scenarios)
 @settings(max_examples=80)
 def test_every_scenario_survives_being_written_down(made):
@@ -331,6 +360,7 @@ def test_wrong_shorthands_are_one_sentence(given_, message):
         ("x.toml", 'name = "x"\nseed = \n', "x.toml: is not TOML: Invalid value (at line 2, column 8)"),
         ("x.toml", b"\xff", "x.toml: cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (".", None, ".: is a folder; give a scenario file"),
+        ("", None, "no scenario is named: give a file, a shipped scenario ({shipped}) or a dataset"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, name, text, message):
@@ -339,7 +369,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, name,
         Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError) as caught:
         load(name)
-    assert str(caught.value) == message.replace("{all}", ", ".join([*shipped(), *kinds()]))
+    assert str(caught.value) == message.replace("{all}", ", ".join([*shipped(), *kinds()])).replace("{shipped}", ", ".join(shipped()))
 
 
 def test_a_pipe_is_read_as_a_file_is(path, tmp_path):
