@@ -77,14 +77,14 @@ class Budget:
         tokens = self._spent.output_tokens + self._held.output_tokens + hold.output_tokens
         if limits.output_tokens is not None and tokens > limits.output_tokens:
             return (
-                f"the limit of {limits.output_tokens:,} output tokens{limits.whose} could be passed: {self._spent.output_tokens:,} are spent, "
-                f"{self._holds} requests in flight may use {self._held.output_tokens:,}, the next one {hold.output_tokens:,}"
+                f"the limit of {limits.output_tokens:,} output tokens{limits.whose} could be passed: {self._spent.output_tokens:,} spent so far, "
+                f"{self._flying()} may use {self._held.output_tokens:,}, the next one {hold.output_tokens:,}"
             )
         cost = self._spent.cost + self._held.cost + hold.cost
         if limits.cost is not None and cost > limits.cost:
             return (
-                f"the limit of {_usd(limits.cost)}{limits.whose} could be passed: ${self._spent.cost:,.4f} are spent, "
-                f"{self._holds} requests in flight may cost ${self._held.cost:,.4f}, the next one ${hold.cost:,.4f}"
+                f"the limit of {_usd(limits.cost)}{limits.whose} could be passed: {_usd(self._spent.cost)} spent so far, "
+                f"{self._flying()} may cost {_usd(self._held.cost)}, the next one {_usd(hold.cost)}"
             )
         self._held = Hold(self._held.cost + hold.cost, self._held.output_tokens + hold.output_tokens)
         self._holds += 1
@@ -108,6 +108,9 @@ class Budget:
             spent = hold
         self._spent = Hold(self._spent.cost + spent.cost, self._spent.output_tokens + spent.output_tokens)
 
+    def _flying(self) -> str:
+        return f"{self._holds} request{'' if self._holds == 1 else 's'} in flight"
+
     def _cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
         return self._price.cost(input_tokens, cached_tokens, output_tokens) or 0.0
 
@@ -123,5 +126,5 @@ def _input_most(call: Call) -> int:
 
 
 def _usd(amount: float) -> str:
-    """Write a limit as it was given: an N-th of a cent is no cent."""
+    """Write an amount, a limit as it was given: an N-th of a cent is no cent."""
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.6g}"

@@ -252,7 +252,9 @@ class _Shard:
             self._failures += 1
             if result.status in WRONG_TARGET and not self._succeeded:
                 said = f" ({result.message})" if result.message else ""
-                self.stop(f"the target answers HTTP {result.status} before anything has succeeded{said}", wrong_target=True)
+                self.stop(
+                    f"the target first answered HTTP {result.status}, before anything had succeeded{said}", wrong_target=True
+                )
             elif self._setup.stop_errors is not None and self._failures >= self._setup.stop_errors:
                 self.stop(f"{self._failures} requests have failed, as many as `stop.errors` allows")
         elif result.outcome in (Outcome.OK, Outcome.TRUNCATED):

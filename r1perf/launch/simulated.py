@@ -32,7 +32,9 @@ def simulator(profile: str, options: dict[str, str]) -> Iterator[tuple[str, Call
             said = process.stdout.readline()
             if not said.startswith("listening on "):
                 last = process.stderr.read().strip().splitlines() or [f"it ended with exit code {process.wait()}"]
-                raise UsageError(f"the simulated endpoint cannot start: {last[-1].removeprefix('Error: ')}")
+                raise UsageError(
+                    f"the simulated endpoint cannot start: {last[-1].removeprefix('Error: ').removeprefix('r1perf: ')}"
+                )
             yield said.removeprefix("listening on ").strip(), lambda: process.poll() is None
         finally:
             process.stdin.close()

@@ -73,9 +73,10 @@ def check_length(target: Target, output_tokens: int | None) -> None:
     if output_tokens is None or dialect.orders_length:
         return
     able = ", ".join(name for name, other in _BY_NAME.items() if other.orders_length)
+    guess = " (`auto` takes it for that by its URL; `r1perf probe` tells what it is)" if target.provider == "auto" else ""
     raise ScenarioError(
         "target.provider",
-        f"`{dialect.name}` cannot be ordered to an exact length of {output_tokens} tokens; "
+        f"`{dialect.name}`{guess} cannot be ordered to an exact length of {output_tokens} tokens; "
         f"bound it with max_tokens, or name the server where it is one of {able}",
     )
 

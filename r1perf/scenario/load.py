@@ -54,6 +54,8 @@ def kinds() -> list[str]:
 
 def _read(source: str | Path) -> dict[str, Any]:
     path, text = Path(source), str(source)
+    if not text:
+        raise UsageError(f"no scenario is named: give a file, a shipped scenario ({', '.join(shipped())}) or a dataset")
     if not path.exists() or path.is_dir():  # a FIFO or /dev/stdin is read as a file is
         if text in shipped():
             path = shipped()[text]

@@ -43,7 +43,7 @@ def command(faults: tuple[str, ...], **options: object) -> None:
 
         code = serve(Options(faults=tuple(parse_rate(fault) for fault in faults), **options))  # type: ignore[arg-type]
     except UsageError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"r1perf: {error}", err=True)
         code = 2
     sys.exit(code)
 

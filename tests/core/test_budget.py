@@ -120,13 +120,13 @@ def test_a_server_that_tells_no_input_tokens_is_settled_at_what_was_reserved():
         usage=Usage(None, 4), token_source="server",
     )  # fmt: skip
     budget.settle(hold, result)
-    assert "$55.0000 are spent" in budget.reserve(call(max_tokens=Tokens(40)))
+    assert "$55.00 spent so far" in budget.reserve(call(max_tokens=Tokens(40)))
 
 
 def test_a_share_says_that_it_is_one():
     limits = Limits(cost=8.0, output_tokens=10, requests=4).share(4)
     assert (limits.cost, limits.output_tokens, limits.requests) == (2.0, 2, 1)
     assert Budget(limits, Price()).reserve(call()) == (
-        "the limit of 2 output tokens (this worker's share, one of 4) could be passed: 0 are spent, 0 requests in flight may use 0, "
+        "the limit of 2 output tokens (this worker's share, one of 4) could be passed: 0 spent so far, 0 requests in flight may use 0, "
         "the next one 10"
     )

@@ -142,11 +142,11 @@ FAILS = [
     pytest.param({"outcome": Outcome.CLIENT_ERROR}, 1, "a request for it ended as client_error (no such model)", id="refused"),
     pytest.param({"tells": False}, 1, "the server does not tell its token counts", id="no usage"),
     pytest.param({"limits": Limits(output_tokens=3)}, 3,
-                 "the limit of 3 output tokens could be passed: 3 are spent, 0 requests in flight may use 0, the next one 1", id="tokens"),
+                 "the limit of 3 output tokens could be passed: 3 spent so far, 0 requests in flight may use 0, the next one 1", id="tokens"),
     pytest.param({"limits": Limits(requests=2)}, 2, "the limit of 2 requests is reached", id="requests"),
     pytest.param({"limits": Limits(cost=0.01), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 4, None, id="cost enough"),
     pytest.param({"limits": Limits(cost=0.001), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 0,
-                 "the limit of $0.001 could be passed: $0.0000 are spent, 0 requests in flight may cost $0.0000, the next one $0.0015", id="cost"),
+                 "the limit of $0.001 could be passed: $0 spent so far, 0 requests in flight may cost $0, the next one $0.001516", id="cost"),
 ]  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_what_calibration_spent_is_part_of_the_limit():
     budget, source = Budget(Limits(output_tokens=100), Price()), source_of(synthetic())
     loop.run(lambda: calibrate(loop, "w", source, Server(loop), budget, "k"))
     turn = Turn(text="x", max_tokens=97)
-    assert "4 are spent" in budget.reserve(source.call(Conversation(turns=(turn,)), turn, ()))
+    assert "4 spent so far" in budget.reserve(source.call(Conversation(turns=(turn,)), turn, ()))
     turn = Turn(text="x", max_tokens=96)
     assert not isinstance(budget.reserve(source.call(Conversation(turns=(turn,)), turn, ())), str)
 

@@ -123,6 +123,10 @@ def test_an_exact_length_is_ordered_where_the_server_can_or_refused_before_the_r
     if fields is None:
         with pytest.raises(ScenarioError, match=f"`{name}` cannot be ordered to an exact length of 128 tokens.* vllm, sglang"):
             check_length(where, 128)
+        if name == "openai":
+            guessed = r"`openai` \(`auto` takes it for that by its URL; `r1perf probe` tells what it is\) cannot be ordered"
+            with pytest.raises(ScenarioError, match=guessed):
+                check_length(target(provider="auto"), 128)
         fields = {"max_tokens": 128}
     else:
         check_length(where, 128)

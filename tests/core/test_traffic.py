@@ -298,7 +298,7 @@ def test_the_cost_limit_counts_input_at_one_token_a_byte():
     # "0.0" is three bytes, and a template may add 32 tokens: two requests hold $70, the third would pass it.
     assert len(ran.client.sent) == 2
     assert ran.limits == [
-        "the limit of $70.00 could be passed: $0.0000 are spent, 2 requests in flight may cost $70.0000, the next one $35.0000"
+        "the limit of $70.00 could be passed: $0 spent so far, 2 requests in flight may cost $70.00, the next one $35.00"
     ]
 
 

@@ -240,7 +240,7 @@ def test_the_first_answers_of_a_wrong_target_end_the_run(work):
     # The fake answers HTTP 500 for failures; 401 is what a wrong key gets.
     collector = work(60.0, client={"service_ms": 50, "outcomes": {"0.0": Outcome.CLIENT_ERROR}, "status": 401})
     (stopping,) = collector.sent_of(messages.Stopping)
-    assert stopping == messages.Stopping("the target answers HTTP 401 before anything has succeeded", wrong_target=True)
+    assert stopping == messages.Stopping("the target first answered HTTP 401, before anything had succeeded", wrong_target=True)
     assert counted(collector, "scheduled") == 1
 
 

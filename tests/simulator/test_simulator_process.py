@@ -102,7 +102,7 @@ def test_a_wrong_command_is_one_sentence_and_exit_2(start: Start, flags: tuple[s
     assert (process.returncode, out) == (2, "")
     assert sentence in err
     assert "Traceback" not in err
-    assert len([line for line in err.splitlines() if line.startswith("Error: ")]) == 1
+    assert len([line for line in err.splitlines() if line.startswith(("r1perf: ", "Error: "))]) == 1
 
 
 def test_the_command_for_the_main_program() -> None:
