@@ -89,13 +89,13 @@ def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator
         runs = sources.chosen(source, target)
         yield f"recorded, no load is sent: {', '.join(str(path) for path, _ in runs)}"
         yield from (f"  for   {test}" for test in tests)
-        yield from (f"  {line}" for line in _clauses(members, None))
+        yield from (f"  {promise.clause}" for promise in _promises(members))  # it has what it has
         return
     scenario, made = _checked(source, target, members, sources, options)
     yield f"{made.scenario} on {made.target}"
     yield from (f"  for   {test}" for test in tests)
     yield f"  load  {_load(made, source.load.repeat, options)}"
-    yield from (f"  {line}" for line in _clauses(members, made))
+    yield from (f"  {line}" for line in _clauses(members, made, int(scenario.interval) / 1e9))
     yield from (f"  warning: {text}" for text in made.warnings)
     try:
         api_key(scenario.target)
@@ -112,7 +112,7 @@ def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sour
     for loaded in items.values():
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
     made = check(scenario, items, scenario.plan(items, prepared.base))
-    terms(scenario, [(stage.name, stage.judged) for stage in made.stages])
+    terms(scenario, [(stage.name, stage.judged) for stage in made.stages], items)
     return scenario, made
 
 
@@ -130,15 +130,19 @@ def _load(made: Check, repeat: int, options: Options) -> str:
     return "; ".join(parts)
 
 
-def _clauses(members: Iterable[Asked], made: Check | None) -> Iterator[str]:
-    """Go through the clauses, with what each needs of a load; a recorded run has what it has."""
-    promises = list(dict.fromkeys(one.promise for one in members))
-    width = max((len(promise.clause) for promise in promises), default=0)
+def _promises(members: Iterable[Asked]) -> list[Promise]:
+    return list(dict.fromkeys(one.promise for one in members))
+
+
+def _clauses(members: Iterable[Asked], made: Check, interval_s: float) -> Iterator[str]:
+    """Go through the clauses, with what each needs of a load."""
+    promises = _promises(members)
+    width = max(len(promise.clause) for promise in promises)
     for promise in promises:
-        yield promise.clause if made is None else f"{promise.clause:<{width}}  {_needs(promise, made)}"
+        yield f"{promise.clause:<{width}}  {_needs(promise, made, interval_s)}"
 
 
-def _needs(promise: Promise, made: Check) -> str:
+def _needs(promise: Promise, made: Check, interval_s: float) -> str:
     clause = parse(promise.clause)
     workload = clause.select("workload")
     rows = [row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)]
@@ -149,4 +153,5 @@ def _needs(promise: Promise, made: Check) -> str:
         window_s=sum({row.stage: row.seconds for row in rows}.values()),
         residence_s=max(made.speed.residence_s(need.output_tokens) for need in made.needs.values()),
         confidence=promise.confidence or CONFIDENCE,
+        interval_s=interval_s,
     ).says

@@ -210,7 +210,7 @@ def test_a_budget_of_money_is_a_hard_stop(live):
     assert "1 inconclusive" in said
     (folder,) = live.archives
     assert 0.08 < document(folder)["cost"]["usd"] <= 0.10  # each is reserved at 8 tokens of $0.001
-    assert "the limit of $0.10 could be passed" in document(folder)["reason"]
+    assert "the limit of $0.1 could be passed" in document(folder)["reason"]
 
 
 def test_a_budget_of_money_needs_prices(live):

@@ -28,7 +28,7 @@ def test_collect_only_prints_the_plan_and_sends_nothing(project):
     project.file("chat.toml", CHAT)
     project.tests("""
 @pytest.mark.r1_load("chat.toml")
-@pytest.mark.r1_sla("p95(ttft) < 800ms", "p99(ttft) < 2s", "max(e2e) < 3s", "mean(e2e) < 3s")
+@pytest.mark.r1_sla("p95(ttft) < 800ms", "p99(ttft) < 2s", "p95(itl) < 60ms", "max(e2e) < 3s", "mean(e2e) < 3s")
 def test_chat(): ...
 
 @pytest.mark.r1_load("chat.toml")
@@ -45,6 +45,10 @@ def test_errors(): ...
         (
             "  p99(ttft) < 2s     needs 299 requests if none misses, 2,185 if 0.5 % miss; the plan has 120 requests: too few, "
             "whatever happens"
+        ),
+        (
+            "  p95(itl) < 60ms    needs 59 requests and 59 intervals of 1 s with gaps if none misses, 434 if 2.5 % miss; the plan has "
+            "120 requests and 60 intervals"
         ),
         "  max(e2e) < 3s      speaks of this run only; the plan has 120 requests",
         "  mean(e2e) < 3s     needs a window of 15 times the 3.5 s that a request is expected to stay; the plan has 60 s",
@@ -98,8 +102,9 @@ def test_a_key_that_is_missing_here_is_a_warning(project, monkeypatch):
     [
         ("p95(ttft){target=near} < 1s", "ERROR: chat: unknown target `near`; this run's target is `far`"),
         ("p95(e2e) < 3h", "ERROR: chat: `3h` cannot be judged: the client gives up after"),
+        ("accuracy > 70%", "ERROR: chat: accuracy needs a workload whose dataset has answers and is graded"),
     ],
-    ids=["target", "timeout"],
+    ids=["target", "timeout", "accuracy"],
 )
 def test_a_clause_that_a_run_would_refuse_is_refused_by_the_plan(project, clause, says):
     project.file("chat.toml", CHAT)
