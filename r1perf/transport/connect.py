@@ -95,7 +95,8 @@ class Connector:
             task.cancel()
         if not found:
             error = failed[0] if failed else None
-            raise TransportError("connect_error", "dns", f"the name {where.host} cannot be resolved{_because(error)}") from error
+            name = f"the name {where.host}" if self._proxy is None else f"the name {where.host} of the proxy"
+            raise TransportError("connect_error", "dns", f"{name} cannot be resolved{_because(error)}") from error
         return found
 
     def _connect_to(self, family: int, address: tuple[Any, ...], until_ns: int) -> _socket.socket:

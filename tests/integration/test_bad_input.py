@@ -64,6 +64,7 @@ def test_a_key_that_cannot_be_sent_is_not_shown(tmp_path, key):
             "socks5://127.0.0.1:9",
             "the environment names a socks5 proxy at 127.0.0.1 for http: only http:// proxies are supported",
         ),
+        ("http://no-such-proxy.invalid:3128", r"the name no-such-proxy\.invalid of the proxy cannot be resolved"),
         ("http://user:hidden@127.0.0.1:1", r"no connection to the proxy at 127\.0\.0\.1:1: connection refused"),
     ],
 )
