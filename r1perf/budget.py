@@ -1,5 +1,7 @@
 """The hard limits of `[stop]`: what has been spent, and what is in flight taken at its most, never passes them."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from r1perf.result import Result
@@ -60,6 +62,13 @@ class Budget:
         self._held = Hold(0.0, 0)
         self._holds = 0
         self._requests = 0
+
+    def fits(self, calls: Iterable[Call]) -> bool:
+        """Tell whether all of these could be reserved; nothing is."""
+        before = self._held, self._holds, self._requests
+        fit = not any(isinstance(self.reserve(call), str) for call in calls)
+        self._held, self._holds, self._requests = before
+        return fit
 
     def reserve(self, call: Call) -> "Hold | str":
         """Reserve one request; return its hold, or the sentence that says which limit it could pass or has reached."""

@@ -14,6 +14,7 @@ from r1perf.datasets.tokens import Calibration, Vocabulary, fit
 from r1perf.loop import Loop
 from r1perf.result import Outcome, Stream
 from r1perf.source import WorkloadSource
+from r1perf.target import Call
 
 ROUNDS = (1, 3)
 """The fitted texts hold the whole vocabulary so many times, so that no luck of a draw is in its tokens a word."""
@@ -51,12 +52,19 @@ def calibrate(
     """Ask the server how it counts one workload's words: four requests of one output token. None where nothing is to be found.
 
     Two texts hold every word equally often and give tokens a word and the template's own tokens. Two are drawn as the run's own
-    texts are, as long as its shortest and its longest prompt, and tell the error. `key` makes these new to every cache.
+    texts are, as long as its shortest and its longest prompt, and tell the error. `key` makes these new to every cache. Nothing is asked
+    where the hard limits have no room for these requests and one of the run.
     """
     items = source.items
     if not isinstance(items, Estimated) or not items.estimated:
         return None
     vocabulary, counts = items.vocabulary, list[tuple[int, int]]()
+    first = items.conversation(0)
+    asked = [_call(source, vocabulary.even(words)) for words in (*(n * len(vocabulary.words) for n in ROUNDS), MOST, MOST)]
+    if not budget.fits([*asked, source.call(first, first.turns[0], first.before)]):
+        return Failed(
+            f"{name}: lengths are not calibrated: its {len(asked)} requests and one of the run do not fit into the limits of `stop`"
+        )
 
     def ask(words: int, text: str) -> None:
         counts.append((words, _count(loop, name, len(counts), text, source, client, budget)))
@@ -75,10 +83,14 @@ def calibrate(
     return msgspec.structs.replace(fitted, error=error, requests=len(counts), input_tokens=sum(tokens for _, tokens in counts))
 
 
+def _call(source: WorkloadSource, text: str) -> Call:
+    turn = Turn(text=text, max_tokens=1)
+    return source.call(Conversation(turns=(turn,)), turn, ())
+
+
 def _count(loop: Loop, name: str, number: int, text: str, source: WorkloadSource, client: Client[Any], budget: Budget) -> int:
     """Send one text and return the input tokens that the server counted; raises _Untold where there are none."""
-    turn = Turn(text=text, max_tokens=1)
-    call = source.call(Conversation(turns=(turn,)), turn, ())
+    call = _call(source, text)
     hold = budget.reserve(call)
     if isinstance(hold, str):
         raise _Untold(hold)

@@ -138,15 +138,18 @@ def test_nothing_is_asked_where_it_is_known_or_not_wanted(dataset):
     assert server.calls == []
 
 
+NO_ROOM = "its 4 requests and one of the run do not fit into the limits of `stop`"
+
 FAILS = [
     pytest.param({"outcome": Outcome.CLIENT_ERROR}, 1, "a request for it ended as client_error (no such model)", id="refused"),
     pytest.param({"tells": False}, 1, "the server does not tell its token counts", id="no usage"),
-    pytest.param({"limits": Limits(output_tokens=3)}, 3,
-                 "the limit of 3 output tokens could be passed: 3 spent so far, 0 requests in flight may use 0, the next one 1", id="tokens"),
-    pytest.param({"limits": Limits(requests=2)}, 2, "the limit of 2 requests is reached", id="requests"),
-    pytest.param({"limits": Limits(cost=0.01), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 4, None, id="cost enough"),
-    pytest.param({"limits": Limits(cost=0.001), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 0,
-                 "the limit of $0.001 could be passed: $0 spent so far, 0 requests in flight may cost $0, the next one $0.001516", id="cost"),
+    pytest.param({"limits": Limits(output_tokens=11)}, 0, NO_ROOM, id="tokens for all but the run"),
+    pytest.param({"limits": Limits(output_tokens=12)}, 4, None, id="tokens enough"),
+    pytest.param({"limits": Limits(requests=2)}, 0, NO_ROOM, id="two requests"),
+    pytest.param({"limits": Limits(requests=4)}, 0, NO_ROOM, id="four requests"),
+    pytest.param({"limits": Limits(requests=5)}, 4, None, id="requests enough"),
+    pytest.param({"limits": Limits(cost=0.03), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 4, None, id="cost enough"),
+    pytest.param({"limits": Limits(cost=0.015), "price": Price(input_per_1m=1.0, output_per_1m=1.0)}, 0, NO_ROOM, id="cost"),
 ]  # fmt: skip
 
 
