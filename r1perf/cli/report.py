@@ -48,7 +48,10 @@ def command(run: str, begin: str | None, end: str | None, as_json: bool) -> None
 
 
 def _from_influxdb(at: address.Address, begin: str | None, end: str | None) -> Document:
-    with closing(Server(server(os.environ, at.bucket))) as asked:
+    to = server(os.environ, at.bucket)
+    if to.caution is not None:
+        click.echo(f"note: {to.caution}", err=True)
+    with closing(Server(to)) as asked:
         bucket = Bucket(asked, at.bucket)
         found = find(bucket, at.run_id)
         started_ns = found.run.started_ns

@@ -29,7 +29,10 @@ def command(where: str, as_json: bool) -> None:
 
 
 def _in_bucket(bucket: str) -> list[Listed]:
-    with closing(Server(server(os.environ, bucket))) as asked:
+    to = server(os.environ, bucket)
+    if to.caution is not None:
+        click.echo(f"note: {to.caution}", err=True)
+    with closing(Server(to)) as asked:
         return written(Bucket(asked, bucket))
 
 

@@ -72,10 +72,14 @@ def judge(
     return Outcome.OK, None, None
 
 
+RETRY_AFTER_MOST_NS = 86_400e9
+"""A server may ask for any number, and sums of it must stay numbers that can be written."""
+
+
 def retry_after_ns(headers: Mapping[str, str]) -> int | None:
     """Read `retry-after-ms`, or `Retry-After` in seconds or as an HTTP date, counted from the response's own Date (RFC 9110, 10.2.3).
 
-    None where there is none that can be read; never negative.
+    None where there is none that can be read; never negative, and never more than a day.
     """
     for name, factor in (("retry-after-ms", 1e6), ("retry-after", 1e9)):
         try:
@@ -83,12 +87,12 @@ def retry_after_ns(headers: Mapping[str, str]) -> int | None:
         except (KeyError, ValueError):
             continue
         if math.isfinite(value):
-            return max(0, round(value * factor))
+            return round(max(0.0, min(value * factor, RETRY_AFTER_MOST_NS)))
     until = _date(headers.get("retry-after"))
     if until is None:
         return None
     said = _date(headers.get("date")) or clock.utc(clock.wall_ns())
-    return max(0, round((until - said).total_seconds() * 1e9))
+    return round(max(0.0, min((until - said).total_seconds() * 1e9, RETRY_AFTER_MOST_NS)))
 
 
 def _date(text: str | None) -> datetime | None:

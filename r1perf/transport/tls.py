@@ -21,6 +21,17 @@ _VERIFY = {
 }
 
 
+def authority_fault(path: str) -> str | None:
+    """Say why a file of certificates cannot be used; None where it can."""
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        return "holds no certificate in PEM"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
+
+
 def context(verify: bool = True) -> ssl.SSLContext:
     """Make the one context of a transport (it costs about 30 ms and 0.8 MB).
 

@@ -118,6 +118,8 @@ WAITS = {
     "not a number": ({"retry-after": "nan"}, None),
     "empty": ({"retry-after": ""}, None),
     "impossible date": ({"retry-after": "Mon, 99 Nov 2026 12:00:00 GMT", "date": DATE}, None),
+    "a large number": ({"retry-after": "1e300"}, 86_400 * S),
+    "a far date": ({"retry-after": "Fri, 31 Dec 9999 12:00:00 GMT", "date": DATE}, 86_400 * S),
     "repeated": ({"retry-after": "7, 9"}, None),
 }
 

@@ -1,11 +1,15 @@
 """Which InfluxDB is meant, and every way of not saying it; addresses; the token shows itself nowhere."""
 
 import pytest
+from virtual_run import a_run
 
 from r1perf.errors import UsageError
 from r1perf.scenario import InfluxDb
+from r1perf.sinks.archive import write_document
 from r1perf.sinks.influxdb import address, server, settings
 from r1perf.sinks.influxdb import settings as settings_of
+from r1perf.sinks.influxdb.replay import Elsewhere, replay
+from r1perf.summary import Summary, document
 from r1perf.units import Duration
 
 ENV = {
@@ -59,6 +63,67 @@ MISSING = {
     ),
     "own token": (InfluxDb(url="http://h", bucket="b", token_env="MINE"), ENV, "the environment variable MINE is not set"),
 }
+
+
+URLS = {
+    "user and password": ("http://u:s3cret@h:8086", "must not carry a user or password"),
+    "no scheme": ("u:s3cret@h:8086", "must not carry a user or password"),
+    "query": ("http://h:8086?token=s3cret", "must not carry a query or a fragment"),
+    "fragment": ("http://h:8086/#s3cret", "must not carry a query or a fragment"),
+    "line break": ("http://h:80\n86", "is not a url such as"),
+    "no port": ("http://h:port", "is not a url such as"),
+}
+
+
+@pytest.mark.parametrize(("url", "says"), URLS.values(), ids=URLS.keys())
+def test_a_url_is_an_address_alone_wherever_it_comes_from(url, says, tmp_path):
+    ways = {
+        "INFLUXDB_V2_URL: ": lambda: settings(None, ENV | {"INFLUXDB_V2_URL": url}),
+        "`sinks.influxdb.url`: ": lambda: settings(InfluxDb(url=url), ENV),
+        "--url: ": lambda: replay(written(tmp_path), ENV, print, elsewhere=Elsewhere(url=url)),
+    }
+    for where, ask in ways.items():
+        with pytest.raises(UsageError) as error:
+            ask()
+        assert str(error.value).startswith(where)
+        assert says in str(error.value)
+        assert "s3cret" not in str(error.value)
+
+
+def written(folder):
+    """Make a folder with nothing but a run.json."""
+    write_document(folder, document(Summary(a_run())))
+    return folder
+
+
+@pytest.mark.parametrize("token", ["bad\ns3cret", "s3cret€", "s3\x00cret", "s3\x7fcret"])
+def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(token):
+    table = InfluxDb(url="http://h", bucket="b", token_env="MINE")
+    for ask in (lambda: settings(table, {"MINE": token}), lambda: server(ENV | {"INFLUXDB_V2_TOKEN": token}, "b")):
+        with pytest.raises(
+            UsageError, match=r"variable (MINE|INFLUXDB_V2_TOKEN) holds a line break or a character that is not ASCII"
+        ) as e:
+            ask()
+        assert "cret" not in str(e.value)
+
+
+def test_a_file_of_certificates_is_looked_at_before_the_run(tmp_path):
+    path = tmp_path / "ca.pem"
+    for makes, says in (
+        (lambda: None, "cannot be read: No such file"),
+        (lambda: path.write_text("no"), "holds no certificate in PEM"),
+    ):
+        makes()
+        with pytest.raises(UsageError, match=rf'^INFLUXDB_V2_SSL_CA_CERT: ".*ca.pem" {says}'):
+            settings(None, ENV | {"INFLUXDB_V2_SSL_CA_CERT": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("url", "verify", "said"), [("https://h", "false", True), ("https://h", "", False), ("http://h", "false", False)]
+)
+def test_what_is_not_verified_is_said(url, verify, said):
+    made = settings(None, ENV | {"INFLUXDB_V2_URL": url, "INFLUXDB_V2_VERIFY_SSL": verify})
+    assert (made.caution is not None) is said
 
 
 @pytest.mark.parametrize(("table", "environ", "says"), MISSING.values(), ids=MISSING.keys())

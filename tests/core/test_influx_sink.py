@@ -111,8 +111,16 @@ def test_what_the_writing_thread_did_not_foresee_is_told_and_the_run_goes_on(tmp
     server = Fake(OSError("odd"))
     sink, told = a_sink(tmp_path, server)
     carried_out(sink, play(traffic()[:5], seconds=12))
-    assert told[0] == "points cannot be written to InfluxDB: odd"
+    assert told[0] == "no more points are written to InfluxDB: odd"
     assert (tmp_path / "influxdb.spool").exists()
+
+
+def test_an_error_that_nobody_foresaw_is_told_without_its_words(tmp_path):
+    server = Fake(ValueError("Invalid header value b'Token s3cret'"))
+    sink, told = a_sink(tmp_path, server)
+    carried_out(sink, play(traffic()[:5], seconds=12))
+    assert told[0] == "no more points are written to InfluxDB: an unforeseen ValueError"
+    assert "s3cret" not in " ".join(told)
 
 
 def test_a_spool_that_another_process_has_is_told_and_the_run_goes_on(tmp_path):

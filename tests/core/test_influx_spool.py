@@ -301,7 +301,7 @@ def test_pauses_double_up_to_half_a_minute_and_begin_anew(make):
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_server_in_trouble_is_asked_again_and_its_retry_after_is_kept(make, status):
-    spool, db = make(), Db(refused(status, retry_after_s=20), refused(status, retry_after_s=1e6))
+    spool, db = make(), Db(refused(status, retry_after_s=20), refused(status, retry_after_s=float("inf")))
     spool.append(b"a 1\n")
     sending, _ = delivery(spool, db)
     assert sending.step() == 20_000_000_000

@@ -92,7 +92,7 @@ class Delivery:
         self._failures += 1
         pause_ns -= self._jitter.randrange(pause_ns // 2)
         if retry_after_s is not None and not self._hurried:
-            pause_ns = max(pause_ns, min(int(retry_after_s * 1e9), RETRY_AFTER_NS))
+            pause_ns = max(pause_ns, int(min(retry_after_s, RETRY_AFTER_NS / 1e9) * 1e9))
         return pause_ns
 
     def _answered(self) -> None:

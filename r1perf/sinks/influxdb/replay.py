@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from r1perf import clock
-from r1perf.errors import ArchiveError, UsageError
+from r1perf.errors import ArchiveError, DatabaseError, UsageError
 from r1perf.scenario import InfluxDb
 from r1perf.scenario.decode import convert
 from r1perf.sinks.influxdb.delivery import Delivery
 from r1perf.sinks.influxdb.points import COUNTERS
 from r1perf.sinks.influxdb.query import Bucket
 from r1perf.sinks.influxdb.server import Server
-from r1perf.sinks.influxdb.settings import URL, Settings, settings
+from r1perf.sinks.influxdb.settings import URL, Settings, check_url, settings
 from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_state
 from r1perf.sinks.influxdb.story import Story
 from r1perf.summary import Document, load, read_document
@@ -60,6 +60,8 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
     to = settings(table, environ)
     if to is None:
         raise UsageError(f"the run had no InfluxDB, and {URL} is not set in the environment")
+    if to.caution is not None:
+        tell(to.caution)
     if everything or elsewhere:
         _refuse_late(written.run_id, to)
     if elsewhere:
@@ -77,7 +79,15 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
 def _refuse_late(run_id: str, to: Settings) -> None:
     """Raise UsageError where the bucket has late data of the run as parts of its own: made from the archive it would count twice."""
     with closing(Server(to)) as server:
-        if any(row.tags.get("part", "0") != "0" for row in Bucket(server, to.bucket).points(COUNTERS, run_id)):
+        try:
+            rows = Bucket(server, to.bucket).points(COUNTERS, run_id)
+        except DatabaseError as error:
+            raise DatabaseError(
+                f"before a whole run is sent, the bucket must be read, for late data would count twice; it cannot be: {error}",
+                says=error.says,
+                status=error.status,
+            ) from error
+        if any(row.tags.get("part", "0") != "0" for row in rows):
             raise UsageError(
                 f"bucket {to.bucket} has late data of run {run_id}, which a whole run would count twice; delete the run there first"
             )
@@ -91,6 +101,8 @@ def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> Infl
     table = convert(found or {}, InfluxDb, "sinks.influxdb")
     if state is not None:
         table = msgspec.structs.replace(table, url=state.url, org=state.org, bucket=state.bucket)
+    if elsewhere.url is not None:
+        check_url(elsewhere.url, "--url")
     given = {name: value for name, value in msgspec.structs.asdict(elsewhere).items() if value is not None}
     return msgspec.structs.replace(table, **given)
 

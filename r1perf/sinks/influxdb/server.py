@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
+from r1perf.client.ending import retry_after_ns
 from r1perf.errors import DatabaseError
+from r1perf.sinks.influxdb.bounded import Connections
 from r1perf.sinks.influxdb.settings import Settings
 
 CONNECT_MS = 2_000
@@ -30,7 +32,11 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         from influxdb_client.client.influxdb_client import InfluxDBClient
+        from urllib3 import disable_warnings
+        from urllib3.exceptions import InsecureRequestWarning
 
+        if not settings.access.verify_tls:
+            disable_warnings(InsecureRequestWarning)  # one at every request; `Settings.caution` says it once
         self._settings = settings
         connect_ms = min(CONNECT_MS, max(settings.timeout_ns // 1_000_000, 1))
         self._client: Any = InfluxDBClient(
@@ -41,9 +47,10 @@ class Server:
             verify_ssl=settings.access.verify_tls,
             ssl_ca_cert=settings.access.authority,
         )
+        self._connections = Connections(self._client.api_client.rest_client.pool_manager)
 
     def write(self, lines: bytes) -> None:
-        """Write points, in line protocol with times in ms."""
+        """Write points, in line protocol with times in ms; it takes no longer than `timeout_ns`."""
         from influxdb_client.service import write_service
 
         def post() -> int:
@@ -54,7 +61,11 @@ class Server:
             )
             return int(made[1])
 
-        status = self._asked(post)
+        def bounded() -> int:
+            with self._connections.bounded(self._settings.timeout_ns / 1e9):
+                return post()
+
+        status = self._asked(bounded)
         if status != 204:
             raise self._error(f"answered HTTP {status} to a write, as no InfluxDB does: is the url right?", status=status)
 
@@ -68,11 +79,13 @@ class Server:
         parameters = [("db", database), ("q", query), ("epoch", "ms"), *([("rp", policy)] if policy else [])]
         headers = {"Accept": "application/json", **self._client.api_client.default_headers}
         answer = self._asked(
-            lambda: self._client.api_client.rest_client.GET(
-                f"{self._settings.url}/query", headers=headers, query_params=parameters
+            lambda: json.loads(
+                self._client.api_client.rest_client.GET(
+                    f"{self._settings.url}/query", headers=headers, query_params=parameters
+                ).data
             )
         )
-        for result in json.loads(answer.data).get("results", ()):
+        for result in answer.get("results", ()):
             if "error" in result:
                 raise self._error(f"refused a query: {result['error']}", says=result["error"])
             for series in result.get("series", ()):
@@ -87,7 +100,7 @@ class Server:
 
     def _asked(self, ask: Any) -> Any:
         """Ask, and turn every way in which the client says no into a DatabaseError."""
-        from influxdb_client.client.flux_csv_parser import FluxQueryException
+        from influxdb_client.client.flux_csv_parser import FluxCsvParserException, FluxQueryException
         from influxdb_client.rest import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -95,15 +108,21 @@ class Server:
             return ask()
         except ApiException as error:
             if not error.status:
-                raise self._error(f"cannot be reached: {str(error.reason).splitlines()[-1]}") from error
+                raise self._error(f"cannot be reached: {''.join(str(error.reason).splitlines()[-1:])}") from error
             says = _says(error.body) or str(error.reason)
             raise self._error(
-                f"answered HTTP {error.status}: {says}", says=says, status=error.status, retry_after_s=_retry_after(error.headers)
+                f"answered HTTP {error.status}: {says}",
+                says=says,
+                status=error.status,
+                retry_after_s=_retry_after_s(error.headers),
             ) from error
         except FluxQueryException as error:
             raise self._error(f"refused a query: {error.message}", says=str(error.message)) from error
         except (HTTPError, OSError) as error:
-            raise self._error(f"cannot be reached: {_why(error)}") from error
+            raise self._error(_why(error)) from error
+        except (ValueError, LookupError, FluxCsvParserException) as error:
+            # What it says may quote a header, and so the token: neither the sentence nor a traceback may show it.
+            raise self._error(f"cannot be asked, or its answer not be read ({type(error).__name__})") from None
 
     def _error(self, what: str, **facts: Any) -> DatabaseError:
         return DatabaseError(f"InfluxDB at {self._settings.url} {what}", **facts)
@@ -121,20 +140,18 @@ def _says(body: object) -> str:
     return " ".join(text.split())[:300]
 
 
-def _retry_after(headers: Any) -> float | None:
-    try:
-        return max(float(headers["Retry-After"]), 0.0)
-    except (KeyError, TypeError, ValueError):
-        return None
+def _retry_after_s(headers: Any) -> float | None:
+    ns = retry_after_ns({str(name).lower(): str(value) for name, value in (headers or {}).items()})
+    return None if ns is None else ns / 1e9
 
 
 def _why(error: BaseException) -> str:
     """Say in few words why there was no answer."""
     name = type(error).__name__
     if "Timeout" in name:
-        return "it did not answer in time"
+        return "cannot be reached: it did not answer in time" if "Connect" in name else "did not answer in time"
     deepest: BaseException = error
     while deepest.__cause__ is not None or deepest.__context__ is not None:
         deepest = deepest.__cause__ or deepest.__context__ or deepest
     strerror = getattr(deepest, "strerror", None)
-    return str(strerror or deepest).strip() or name
+    return f"cannot be reached: {str(strerror or deepest).strip() or name}"

@@ -53,6 +53,8 @@ class InfluxSink:
         self._open = opened = _Open(Story(run, settings.interval_ns), spool, writer)
         self._keep(opened, opened.story.begin() + b"".join(opened.story.note(*early) for early in self._early))
         writer.start()
+        if settings.caution is not None:
+            self._tell(settings.caution)
 
     def write(self, interval: Interval) -> None:
         """Take an interval; its point is written when a later one begins."""

@@ -63,7 +63,11 @@ class Writer:
             try:
                 wait_ns = self._delivery.step()
             except (R1perfError, OSError) as error:
-                self.said.append(f"points cannot be written to InfluxDB: {error}")
+                self.said.append(f"no more points are written to InfluxDB: {error}")
+                return
+            except Exception as error:  # noqa: BLE001 - a thread that ends in silence would leave people waiting for points
+                # Its words may quote a header, and so the token.
+                self.said.append(f"no more points are written to InfluxDB: an unforeseen {type(error).__name__}")
                 return
             if wait_ns == 0:
                 continue
