@@ -21,13 +21,13 @@ from r1perf.sla import foresee, parse, terms
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """One clause of one item, which `test` made, and what it is to be judged on."""
+    """One item, which `test` made, its clause where it has one, and what it is to be judged on."""
 
     item: str
     test: str
     source: Source
     target: Target
-    promise: Promise
+    promise: Promise | None
 
 
 class Planner:
@@ -106,7 +106,7 @@ def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator
 def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sources, options: Options) -> tuple[Scenario, Check]:
     """Check what a run would, but for what only its target can tell; raises R1perfError."""
     limits = {"cost": options.max_cost, "requests": options.max_requests}
-    prepared = sources.prepared(live, target, [one.promise for one in members], limits)
+    prepared = sources.prepared(live, target, _promises(members), limits)
     scenario = prepared.scenario
     items = scenario.items(prepared.base)
     for loaded in items.values():
@@ -131,13 +131,13 @@ def _load(made: Check, repeat: int, options: Options) -> str:
 
 
 def _promises(members: Iterable[Asked]) -> list[Promise]:
-    return list(dict.fromkeys(one.promise for one in members))
+    return list(dict.fromkeys(one.promise for one in members if one.promise is not None))
 
 
 def _clauses(members: Iterable[Asked], made: Check, interval_s: float) -> Iterator[str]:
     """Go through the clauses, with what each needs of a load."""
     promises = _promises(members)
-    width = max(len(promise.clause) for promise in promises)
+    width = max((len(promise.clause) for promise in promises), default=0)
     for promise in promises:
         yield f"{promise.clause:<{width}}  {_needs(promise, made, interval_s)}"
 

@@ -15,7 +15,7 @@ from pytest_r1perf.run import Check, R1Run
 from pytest_r1perf.sources import Live, Prepared, Recorded, Source, Sources
 from pytest_r1perf.targets import Target
 from pytest_r1perf.unmeasured import Unmeasured
-from r1perf.errors import R1perfError, UsageError
+from r1perf.errors import R1perfError
 from r1perf.report import load as load_document
 from r1perf.scenario import Scenario, resolved, simulated
 from r1perf.summary import Document
@@ -88,12 +88,7 @@ class Runs:
             return f"--r1-max-cost: ${options.max_cost:,.2f} are spent, so nothing was sent"
         if requests is not None and requests <= 0:
             return f"--r1-max-requests: {options.max_requests:,} requests are sent, so nothing more was"
-        try:
-            return self._sources.prepared(live, target, asked, {"cost": cost, "requests": requests})
-        except UsageError as error:
-            if "stop.cost" in str(error) and cost is not None:
-                raise UsageError(f"--r1-max-cost: {error}") from error
-            raise
+        return self._sources.prepared(live, target, asked, {"cost": cost, "requests": requests})
 
     def _load(self, live: Live, prepared: Prepared, which: str) -> tuple[Path, Document]:
         scenario = prepared.scenario

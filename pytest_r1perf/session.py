@@ -108,16 +108,15 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)  # before a worker of xdist tells what it has collected, for which it is given work
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which clauses will be asked of which run, so that a live run counts each exactly."""
+        """Note what will be asked of which run, so that a live run counts each clause exactly."""
         for item in session.items:
             _, source, _ = self._declared.get(test_of(item), _NOTHING)
             if isinstance(source, Live) and self._worker:
                 refused = pytest.CollectReport(session.nodeid, "failed", _LIVE_WITH_XDIST, None, r1_live=True)
                 self.config.hook.pytest_collectreport(report=refused)
                 return
-            promise = promise_of(item)
-            if promise is not None and source is not None:
-                self.asked.append(Asked(item.nodeid, test_of(item), source, self._aimed(item), promise))
+            if source is not None:
+                self.asked.append(Asked(item.nodeid, test_of(item), source, self._aimed(item), promise_of(item)))
 
     def _aimed(self, item: pytest.Item) -> Target:
         """Return the target that an item is to be judged on, unless a fixture of its own knows better."""
@@ -193,7 +192,7 @@ class Session:
 
     def _asked(self, source: Source) -> list[Promise]:
         """Return the clauses that tests ask of a load."""
-        return [one.promise for one in self.asked if one.source == source]
+        return [one.promise for one in self.asked if one.source == source and one.promise is not None]
 
     # --- Verdicts ---
 
@@ -238,7 +237,7 @@ class Session:
             del item.stash[ERROR]
             # Of a run that Ctrl-C has ended no other test will tell.
             others = self._beside(item) if error.ends else ()
-            found += [records.unmeasured(one.promise.clause, one.item, error, self.options) for one in others]
+            found += [records.unmeasured(one.promise.clause, one.item, error, self.options) for one in others if one.promise]
         report = yield
         if found:
             report.r1_verdicts = found  # type: ignore[attr-defined]

@@ -144,7 +144,13 @@ class Sources:
             stated = getattr(scenario.stop, name)
             if most is not None and (stated is None or most < stated):
                 limits.append(f"stop.{name}={toml(most)}")
-        return Prepared(self._scenario(live.load, live.scenario, [*over, *judged, *limits]), folder(live.scenario), key)
+        try:
+            made = self._scenario(live.load, live.scenario, [*over, *judged, *limits])
+        except UsageError as error:
+            if "stop.cost" in str(error) and stops["cost"] is not None:
+                raise UsageError(f"--r1-max-cost: {error}") from error
+            raise
+        return Prepared(made, folder(live.scenario), key)
 
     def chosen(self, recorded: Recorded, target: Target) -> Recordings:
         """Return the runs of the test's target and scenario; raises UsageError where none is left, or different ones are."""

@@ -85,8 +85,17 @@ def test_what_a_budget_would_refuse_is_said_in_the_plan(project):
     project.file("chat.toml", CHAT.replace("price", "# price"))
     project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
     assert plan(project, "--r1-max-cost", "5", code=4)[0] == (
-        "ERROR: chat: `stop.cost`: cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`"
+        "ERROR: chat: --r1-max-cost: `stop.cost`: cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`"
     )
+
+
+def test_a_load_that_only_a_body_asks_for_is_in_the_plan(project):
+    project.file("chat.toml", CHAT)
+    project.tests('@pytest.mark.r1_load("chat.toml")\ndef test_body(r1_run): ...')
+    assert plan(project)[:3] == [
+        "chat on far", "  for   test_it.py::test_body",
+        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02",
+    ]  # fmt: skip
 
 
 def test_a_key_that_is_missing_here_is_a_warning(project, monkeypatch):
