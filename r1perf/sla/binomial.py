@@ -104,20 +104,20 @@ def share_after_none(n: int, alpha: float) -> float:
     return upper(0, n, alpha)
 
 
-def attempts_to_decide(share: float, q: float, alpha: float, deff: float, ceiling: int) -> int | None:
+def attempts_to_decide(share: float, q: float, alpha: float, deff: float, ceiling: int, unknown: int = 0) -> int | None:
     """Return about how many attempts decide if the share of misses stays as observed; None over the ceiling.
 
-    `deff` is how many attempts count as one. A share at most q is to pass, one over q to fail.
+    `deff` is how many attempts count as one. A share at most q is to pass, one over q to fail. Of `unknown` attempts among them it is not known
+    whether they missed, and no more come to these: they do for a pass, and do not for a fail.
     """
 
     def decided(n: int) -> bool:
-        effective = n / deff
-        x = share * effective
-        return passes(x, effective, q, alpha) if share <= q else fails(x, effective, q, alpha)
+        effective, x = n / deff, share * (n - unknown) / deff
+        return passes(x + unknown / deff, effective, q, alpha) if share <= q else fails(x, effective, q, alpha)
 
     if not decided(ceiling):
         return None
-    low, high = 0, ceiling
+    low, high = unknown, ceiling
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if decided(middle) else (middle, high)

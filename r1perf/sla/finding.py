@@ -15,7 +15,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `says` is the reason in one sentence. `value`, `lower` and `upper` are in the base unit of `dimension` (ns, tokens, per second,
     share, USD; ratio to the baseline for baseline clauses); the bounds are one-sided, each at `confidence`. For claims on a share they
-    are those of the share of attempts that missed: `over` for certain, `over_possible` at most, of `n`, and `allowed` may.
+    are those of the share of attempts that missed: `over` for certain, `over_possible` at most, of `n`, and `allowed` may. Where the run ended
+    early, `lower` is that of the `planned` attempts, all others of which met the limit.
     `needs_requests`, `needs_s` or `needs_runs` more would decide if things stay as observed. `p_fail` is the p-value of a fail.
     """
 
@@ -33,6 +34,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     n: int | None = None
     over: int | None = None
     over_possible: int | None = None
+    planned: int | None = None
     allowed: float | None = None
     n_eff: float | None = None
     deff: float | None = None

@@ -37,8 +37,12 @@ def judge(
         fields: dict[str, Any] = {"verdict": "error", "says": f"the run is invalid: {'; '.join(circumstances.invalid)}"}
     else:
         fields = _judge(clause, evidence, alpha, seed)
-        if circumstances.early is not None and not _settled(clause, evidence, fields):
-            fields |= {"verdict": "inconclusive", "says": f"the run ended early ({circumstances.early}); so far {fields['says']}"}
+        if circumstances.early is not None:
+            early = f"the run ended early ({circumstances.early})"
+            if _settled(clause, evidence, fields):
+                fields["notes"] = (*fields.get("notes", ()), early)
+            else:
+                fields |= {"verdict": "inconclusive", "says": f"{early}; so far {fields['says']}"}
     kind = "baseline" if isinstance(clause.bound, Baseline) else str(msgspec.to_builtins(clause.aggregate)["kind"])
     fields["notes"] = (*fields.get("notes", ()), *circumstances.notes)
     fields.setdefault("dimension", _dimension(clause))

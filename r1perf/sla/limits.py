@@ -83,6 +83,15 @@ def fate(limits: Sequence[Limit], result: Result) -> Fate:
     return Fate.NOT_APPLICABLE
 
 
+def cause(limits: Sequence[Limit], result: Result) -> str:
+    """Say why a request missed: its outcome, `slow`, or `no_answer` where it ended well and never showed what was limited."""
+    if result.outcome in FAILED:
+        return str(result.outcome)
+    values = [(limit, measured(limit.metric, result)) for limit in limits]
+    shown = result.outcome in CENSORED or any(value is not None and not limit.holds(value) for limit, value in values)
+    return "slow" if shown else "no_answer"
+
+
 def _fate(limit: Limit, result: Result) -> Fate:
     if result.outcome in CENSORED:
         low = _reached(limit.metric, result)

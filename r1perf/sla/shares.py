@@ -42,18 +42,17 @@ def judge_share(seen: Attempts, allowed: float, alpha: float) -> dict[str, Any]:
         "window_only": worthy.window_only, "observed": seen.observed, "observed_ok": seen.observed_ok, "causes": seen.causes,
         "not_applicable": seen.not_applicable, "p_fail": at_least(low_x, n_fail, allowed), "notes": _notes(seen, worthy),
     }  # fmt: skip
-    tally = f"{seen.over_certain:,} of {seen.n:,} = {percent(fields['value'])}"
+    tally = f"{seen.over_certain:,} of {seen.n:,} = {percent(fields['value'])} missed, {percent(allowed)} may"
+    planned, whole = seen.planned or 0, ""
+    if planned > seen.n:
+        fields["planned"], whole = planned, f" of the {planned:,} planned"
     if fails(low_x, n_fail, allowed, alpha):
-        return fields | {
-            "verdict": "fail",
-            "says": f"{tally} missed, {percent(allowed)} may; at least {percent(fields['lower'])} do",
-        }
-    ended_early = seen.planned is not None and seen.planned > seen.n
-    if passes(high_x, n_eff, allowed, alpha) and not ended_early:
-        return fields | {
-            "verdict": "pass",
-            "says": f"{tally} missed, {percent(allowed)} may; at most {percent(fields['upper'])} do",
-        }
+        return fields | {"verdict": "fail", "says": f"{tally}; at least {percent(fields['lower'])}{whole} do"}
+    if passes(high_x, n_eff, allowed, alpha):
+        if whole:
+            left = max(planned - seen.n - seen.not_applicable, 0)
+            return fields | {"verdict": "inconclusive", "says": f"{tally}: that would pass, but {left:,}{whole} were not sent"}
+        return fields | {"verdict": "pass", "says": f"{tally}; at most {percent(fields['upper'])} do"}
     return fields | {"verdict": "inconclusive"} | _undecided(seen, fields, allowed, alpha, scale)
 
 
@@ -79,9 +78,15 @@ def _undecided(seen: Attempts, fields: dict[str, Any], allowed: float, alpha: fl
     bounds = f"{percent(fields['lower'])} to {percent(fields['upper'])} straddle {percent(allowed)}"
     says = f"{seen.over_certain:,} of {seen.n:,} = {percent(fields['value'])} missed; {bounds}"
     unknown = seen.over_possible - seen.over_certain
-    if unknown and passes(seen.over_certain * scale, seen.n * scale, allowed, alpha):
-        return {"says": f"{says}; {_cut(seen)} decide" + ("" if seen.bracketed else ", let them end")}
-    total = attempts_to_decide(fields["value"], allowed, alpha, 1 / scale, MOST_MORE)
+    if unknown and (unknown == seen.n or passes(seen.over_certain * scale, seen.n * scale, allowed, alpha)):
+        return {
+            "says": f"{says}; {_cut(seen)} decide" + (", let them end" if unknown > seen.missing and not seen.bracketed else "")
+        }
+    if seen.bracketed:  # the bucket's share stays as well
+        share, unknown = (seen.over_possible if seen.over_possible <= allowed * seen.n else seen.over_certain) / seen.n, 0
+    else:
+        share = seen.over_certain / (seen.n - unknown)
+    total = attempts_to_decide(share, allowed, alpha, 1 / scale, MOST_MORE, unknown)
     if total is None:
         return {"says": f"{says}; too near its limit for any number of requests"}
     more = max(1, total - seen.n)

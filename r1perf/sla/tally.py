@@ -16,7 +16,7 @@ from r1perf.histogram import IntArray
 from r1perf.result import CENSORED, FAILED, Result, Stream
 from r1perf.sla.dependence import Clusters
 from r1perf.sla.flight import Flight, missed_already
-from r1perf.sla.limits import Fate, Watch, at_least, fate, final
+from r1perf.sla.limits import Fate, Watch, at_least, cause, fate, final
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
@@ -167,8 +167,8 @@ class Tallier:
             self._add(Tally(watch.clause, k, not_applicable=1))
             return
         missed = what is Fate.MISSED
-        cause = str(result.outcome) if result.outcome in FAILED else "slow"
-        row = Tally(watch.clause, k, 1, int(missed), int(what is Fate.UNKNOWN), causes={cause: 1} if missed else {})
+        causes = {cause(watch.limits, result): 1} if missed else {}
+        row = Tally(watch.clause, k, 1, int(missed), int(what is Fate.UNKNOWN), causes=causes)
         if len(watch.limits) == 1:
             metric = watch.limits[0].metric
             value, least = final(metric, result), at_least(metric, result)

@@ -131,8 +131,9 @@ def _check_share(reading: Reading, bound: Bound) -> None:
     if share > 1:
         raise reading.error("bound", f"`{bound}` is over 100%; {ALLOWED_UNITS['share']}")
     if (upward and share == 1) or (not upward and share == 0):
+        room = "99.9%" if upward else "0.1%"
         raise reading.error(
-            "bound", f"`{reading.clause.op} {bound}` cannot be shown by any number of requests; leave room, as in 99.9%"
+            "bound", f"`{reading.clause.op} {bound}` cannot be shown by any number of requests; leave room, as in {room}"
         )
 
 

@@ -37,6 +37,10 @@ def number(value: float) -> str:
 def percent(share: float) -> str:
     """Write a share: `8.7 %`, `0.032 %`, `100 %`; never rounded up to all or down to none."""
     value = 100 * share
+    if 0 < value < 0.0001:
+        return "under 0.0001 %"
+    if 99.9999 < value < 100:
+        return "over 99.9999 %"
     if 0 < value < 0.1:
         return f"{value:.2g} %"
     if 99.9 < value < 100:

@@ -182,6 +182,25 @@ GRADED = Watch(2, (), unit="answer")
 WATCHES = (TTFT, ITL, GRADED)
 
 
+@pytest.mark.parametrize(
+    ("limits", "one", "why"),
+    [
+        (["ttfo"], result(first_answer_ns=None), "no_answer"),
+        (["ttfo"], result(Outcome.TIMEOUT, first_answer_ns=None), "timeout"),
+        (["ttfo"], result(Outcome.CANCELLED, first_answer_ns=None, done_ns=2000 * MS), "slow"),
+        (["ttft", "ttfo"], result(first_answer_ns=None), "slow"),
+        (["ttft"], result(), "slow"),
+        (["ttft"], result(first_ns=None, last_ns=None), "no_answer"),
+    ],
+    ids=["never answered", "failed", "cut when late", "one limit was missed by a value", "late", "not even a chunk"],
+)
+def test_why_a_request_missed(limits: list[str], one: Result, why: str) -> None:
+    watch = Watch(0, tuple(Limit(metric, "<", 1.0) for metric in limits))
+    tallier = Tallier((watch,), judged=[1])
+    tallier.ended(one, 4)
+    assert tallier.take()[0].causes == {why: 1}
+
+
 def test_tally_by_hand() -> None:
     tallier = Tallier(WATCHES, judged=[1])
     tallier.fold(

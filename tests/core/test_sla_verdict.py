@@ -13,6 +13,7 @@ from r1perf.sla import Attempts, Circumstances, Clusters, Evidence, Flow, Runs, 
 from r1perf.sla.bootstrap import ratio
 from r1perf.sla.clauses import Aggregate
 from r1perf.sla.multiple import holm
+from r1perf.sla.wording import percent
 
 signal = pytest.importorskip("scipy.signal")
 
@@ -95,6 +96,36 @@ class TestShares:
         assert found.says.endswith("160 values cut by the end of the run decide, let them end")
         assert found.needs_requests is None
 
+    def test_where_all_were_cut_no_number_of_others_is_named(self) -> None:
+        found = judge(parse("p90(e2e) < 60s"), attempts(25, 0, 25))
+        assert (
+            found.says
+            == "0 of 25 = 0 % missed; 0 % to 100 % straddle 10 %; 25 values cut by the end of the run decide, let them end"
+        )
+        assert found.needs_requests is None
+
+    def test_requests_that_the_archive_has_lost_cannot_be_let_end(self) -> None:
+        lost = judge(parse("p90(e2e) < 60s"), attempts(100, 0, 50, missing=50))
+        assert lost.says.endswith("; 50 requests without a line in the archive decide")
+        both = judge(parse("p90(e2e) < 60s"), attempts(100, 0, 50, missing=49))
+        says = "1 value cut by the end of the run and 49 requests without a line in the archive"
+        assert both.says.endswith(f"; {says} decide, let them end")
+        assert f"{says}: counted both ways" in both.notes
+
+    def test_how_many_more_counts_the_cut_ones_in(self) -> None:
+        """5 met the limit and 20 are not known: 286 pass a p90 with 20 misses, if no other misses."""
+        found = judge(parse("p90(e2e) < 60s"), attempts(25, 0, 20, intervals=spread(25, 0, 25)))
+        assert found.needs_requests == 286 - 25
+        assert ruling("p90(e2e) < 60s", attempts(286, 0, 20)) == "pass"
+        assert ruling("p90(e2e) < 60s", attempts(285, 0, 20)) == "inconclusive"
+
+    def test_how_many_more_fail_though_the_cut_ones_met(self) -> None:
+        """A fifth of the 20 that are known missed."""
+        found = judge(parse("p90(e2e) < 60s"), attempts(30, 4, 14, intervals=spread(30, 4, 30)))
+        assert found.needs_requests is not None
+        n = 30 + found.needs_requests
+        assert ruling("p90(e2e) < 60s", attempts(n, round(0.2 * (n - 10)) + 1)) == "fail"
+
     def test_a_bracketed_limit_is_named(self) -> None:
         found = judge(parse("p95(ttft) < 800ms"), attempts(2000, 40, 200, bracketed=True))
         assert found.says.endswith("160 values in the limit's bucket decide")
@@ -126,6 +157,33 @@ class TestShares:
         assert ruling("p95(ttft) < 800ms", attempts(600, 60, planned=2000)) == "inconclusive"
         assert ruling("p95(ttft) < 800ms", attempts(600, 60)) == "fail"
         assert ruling("p95(ttft) < 800ms", attempts(600, 0, planned=2000)) == "inconclusive"
+
+    def test_a_run_that_was_ended_early_and_would_pass(self) -> None:
+        """Nothing straddles, and no more requests would decide than were planned."""
+        seen = attempts(241, 0, planned=325, not_applicable=4)
+        found = judge(parse("error_rate < 5%"), seen, Circumstances(early="the limit of $1"))
+        assert found.says == (
+            "the run ended early (the limit of $1); so far 0 of 241 = 0 % missed, 5 % may: that would pass, "
+            "but 80 of the 325 planned were not sent"
+        )
+        assert (found.verdict, found.needs_requests, found.needs_s, found.planned) == ("inconclusive", None, None, 325)
+
+    def test_a_fail_of_a_run_that_was_ended_early_names_what_was_planned(self) -> None:
+        """8 misses are 7.1 % of 58 at least; nothing is said of others than those planned."""
+        seen = attempts(8, 8, planned=58, observed=9e8, causes=(("slow", 8),))
+        found = judge(parse("p95(ttft) < 800ms"), seen, Circumstances(early="`p95(ttft) < 800ms` cannot pass any more"))
+        assert found.says == "8 of 8 = 100 % missed, 5 % may; at least 7.1 % of the 58 planned do"
+        assert (
+            render(found)
+            == """\
+SLA FAIL  p95(ttft) < 800ms
+  observed   p95 = 900 ms
+  missed     8 of 8 = 100 %, of 58 planned  (8 slow); allowed 5 %
+  bounds     7.1 % of the 58 planned to 100 % of the 8  (one-sided 95 % each, exact binomial, n_eff 8)
+  note       dependence could not be measured: attempts count as independent
+  note       the run ended early (`p95(ttft) < 800ms` cannot pass any more)"""
+        )
+        assert judge(parse("p95(ttft) < 800ms"), attempts(58, 8, planned=58)).planned is None
 
     def test_gaps_are_not_the_unit(self) -> None:
         """30 clean streams of 1,000 gaps show nothing of a p99; 400 in 400 s do."""
@@ -342,7 +400,7 @@ FAIL = judge(
             """\
 SLA FAIL  p95(ttft) < 800ms during steady   [target=vllm, stage=steady]
   observed   p95 = 941 ms   (those with a value 902 ms)
-  missed     174 of 2,000 = 8.7 %  (161 slow, 9 timeout, 4 HTTP 5xx); allowed 5 %
+  missed     174 of 2,000 = 8.7 %  (161 slow, 9 timeouts, 4 HTTP 5xx); allowed 5 %
   bounds     7.6 % to 10.2 %  (one-sided 95 % each, exact binomial, n_eff 1,810, deff 1, 20 x 18 s batches)
   note       6 values cut by the end of the run: counted both ways
   note       open loop, p99 schedule delay 3 ms""",
@@ -390,7 +448,7 @@ SLA FAIL  max(ttft) < 5s
             ),
             """\
 SLA FAIL  p95(ttft) < 800ms
-  missed     100 of 100 = 100 %  (100 connect error); allowed 5 %
+  missed     100 of 100 = 100 %  (100 connect errors); allowed 5 %
   bounds     97 % to 100 %  (one-sided 95 % each, exact binomial, n_eff 100)
   note       dependence could not be measured: attempts count as independent""",
         ),
@@ -407,6 +465,86 @@ SLA FAIL  p95(ttft) < baseline +10%
 )
 def test_words(verdict: Verdict, text: str) -> None:
     assert render(verdict) == text
+
+
+@pytest.mark.parametrize(
+    ("causes", "says"),
+    [
+        ((("slow", 90), ("server_error", 9)), "a failed attempt stands there"),
+        ((("no_answer", 90),), "no value there (90 without an answer)"),
+        ((("no_answer", 90), ("timeout", 2), ("stream_error", 1)), "no value there (3 failed, 90 without an answer)"),
+        ((("slow", 90),), "no value there (cut by the end of the run)"),
+    ],
+    ids=["failed", "no answer", "both", "cut"],
+)
+def test_what_stands_where_no_value_does(causes: tuple[tuple[str, int], ...], says: str) -> None:
+    missed = sum(n for _, n in causes)
+    verdict = judge(parse("p95(ttfo) < 800ms"), attempts(325, missed, observed=None, observed_ok=7e8, causes=causes))
+    assert render(verdict).splitlines()[1] == f"  observed   p95 = {says}   (those with a value 700 ms)"
+
+
+def test_causes_are_counted_in_words() -> None:
+    causes = (
+        ("no_answer", 90),
+        ("stream_error", 2),
+        ("timeout", 2),
+        ("connect_error", 1),
+        ("server_error", 2),
+        ("overloaded", 2),
+    )
+    verdict = judge(parse("p95(ttfo) < 800ms"), attempts(325, 99, observed=1e9, causes=causes))
+    assert "(90 without an answer, 2 stream errors, 2 timeouts, 1 connect error, 2 HTTP 5xx, 2 overloaded)" in render(verdict)
+
+
+@pytest.mark.parametrize(
+    ("clause", "seen", "lines"),
+    [
+        (
+            "p95(ttft) < 800ms",
+            attempts(300, 0),
+            ["0 of 300 = 0 % missed, 5 % may; at most 1 % do", "no miss to measure dependence by: attempts count as independent"],
+        ),
+        (
+            "max(ttft) < 800ms",
+            attempts(300, 0),
+            [
+                "none of 300 missed (this run's window only)",
+                "a largest value is that of this run: of other requests up to 1 % may still miss",
+            ],
+        ),
+        (
+            "p95(ttft) < 800ms",
+            attempts(3000, 20, 21, residence_p90_s=100.0),
+            [
+                "20 of 3,000 = 0.7 % missed, 5 % may; at most 2.6 % do (this run's window only)",
+                "1 value cut by the end of the run: counted both ways",
+            ],
+        ),
+    ],
+    ids=["no miss", "largest", "what its first line says is not said again"],
+)
+def test_a_pass_says_what_goes_with_it(clause: str, seen: Attempts, lines: list[str]) -> None:
+    first, *rest = render(judge(parse(clause), seen)).splitlines()
+    assert first == f"SLA PASS  {clause}: {lines[0]}"
+    assert rest == [f"  note       {line}" for line in lines[1:]]
+
+
+def test_few_attempts_are_no_row_of_digits() -> None:
+    seen = attempts(
+        5, 1, intervals=((1, 0), (1, 1), (1, 0), (1, 0), (1, 0)) + ((0, 0),) * 195, requests=Clusters.of([(5, 1), (0, 0)])
+    )
+    verdict = judge(parse("p95(ttft) < 800ms"), seen)
+    pair = render(msgspec.structs.replace(verdict, lower=9.4e-21, upper=0.99999999, n_eff=0.0003, clusters=None)).splitlines()[2]
+    assert pair == "  bounds     under 0.0001 % to over 99.9999 %  (one-sided 95 % each, exact binomial, n_eff under 0.01)"
+    assert "n_eff 2.3" in render(msgspec.structs.replace(verdict, n_eff=2.34))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (9e-7, "under 0.0001 %"), (1.5e-6, "0.00015 %"), (3.2e-4, "0.032 %"), (0.999999, "99.9999 %"), (0.9999995, "over 99.9999 %"), (1.0, "100 %")],
+)  # fmt: skip
+def test_shares_near_none_and_all(share: float, text: str) -> None:
+    assert percent(share) == text
 
 
 def test_every_verdict_goes_to_run_json_and_back() -> None:
