@@ -96,6 +96,8 @@ def _machine(summary: Summary) -> Iterator[str]:
 
 def _counts(summary: Summary) -> Iterator[str]:
     scheduled = summary.counter("scheduled", stage=ALL)
+    if not scheduled:
+        yield "no request was sent"
     outcomes = sum(summary.outcomes().values())
     if scheduled != outcomes + summary.in_flight:
         yield f"the counts do not add up: {scheduled} scheduled, {outcomes} ended, {summary.in_flight} in flight"

@@ -11,7 +11,7 @@ import gevent
 import locust
 from gevent.event import Event
 from locust.env import Environment
-from locust.runners import LocalRunner, WorkerRunner
+from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
 from r1perf.arrivals import Closed
 from r1perf.errors import R1perfError
@@ -48,6 +48,7 @@ def swarm(scenario: str = "smoke") -> None:
 
     def add_options(parser: Any, **_: Any) -> None:
         options.add(parser, scenario)
+        options.check(parser)
 
     locust.events.init_command_line_parser.add_listener(add_options)
     locust.events.init.add_listener(_init)
@@ -93,11 +94,7 @@ class _Lead:
         self._run: gevent.Greenlet[..., None] | None = None
         self._stopping = self._quitting = False
         self._rate = ""  # that was asked for last
-        try:
-            scenario, _ = options.scenario_of(self._options, environment.host)
-        except R1perfError as error:
-            sys.stderr.write(f"r1perf: {error}\n")
-            sys.exit(2)
+        scenario, _ = options.scenario_of(self._options, environment.host)
         if isinstance(scenario.arrivals, Closed):
             self._fill_in(scenario.arrivals)
         elif environment.web_ui is not None and not self._options.autostart and self._alone():
@@ -107,7 +104,7 @@ class _Lead:
         environment.events.test_stopping.add_listener(self._on_stopping)
         environment.events.quitting.add_listener(self._on_quitting)
         environment.events.quit.add_listener(self._on_quit)
-        environment.events.spawning_complete.add_listener(lambda **_: self._look())
+        environment.events.spawning_complete.add_listener(self._on_spawned)
         Interrupts(lambda: self._master.running, self._interrupt, ends=environment.web_ui is not None)
         self._page = (
             None
@@ -135,7 +132,7 @@ class _Lead:
         return scenario, base, users
 
     def _on_start(self, **_: Any) -> None:
-        """Begin a run; Locust spawns its users when t0 has been announced."""
+        """Begin a run; Locust spawns its users when t0 has been announced, and none where that never comes."""
         begun = Event()
         self._stopping = False
         self._rate = self._options.r1_rate
@@ -145,11 +142,24 @@ class _Lead:
         finally:
             if not begun.is_set():  # the web UI's Stop has killed what starts the test
                 self._master.stop("Locust was asked to stop the test")
+        if self._master.summary is None:
+            runner = self._environment.runner
+            assert runner is not None
+            runner.shape_greenlet = None  # Locust takes one that has ended for one that goes on
+            raise gevent.GreenletExit
+
+    def _on_spawned(self, **_: Any) -> None:
+        """Let the run know how many sessions people have asked for."""
+        self._look()
+        runner = self._environment.runner
+        assert runner is not None
+        ours = [user.__name__ for user in self._environment.user_classes if issubclass(user, R1User)]
+        self._master.set_sessions(sum(runner.target_user_classes_count.get(name, 0) for name in ours))
 
     def _look(self) -> None:
         """Take another rate over that the form, or whoever posts to it, asks for while a run goes on."""
         rate = self._options.r1_rate
-        if rate != self._rate and self._master.summary is not None:
+        if rate != self._rate and self._master.running and self._master.summary is not None:
             self._rate = rate
             try:
                 if rate:
@@ -175,7 +185,7 @@ class _Lead:
             )  # fmt: skip
             self._environment.process_exit_code = ran.verdict.code
             if ran.verdict.sentence is not None:
-                logger.error(ran.verdict.sentence)
+                logger.log(logging.INFO if ran.verdict.sentence == self._master.asked else logging.ERROR, ran.verdict.sentence)
         except R1perfError as error:
             self._environment.process_exit_code = 2
             logger.error(str(error))
@@ -199,7 +209,11 @@ class _Lead:
     def _on_stopping(self, **_: Any) -> None:
         """Drain before Locust stops anything; it may fire more than once."""
         self._stopping = True
-        self._master.stop("Locust was asked to stop the test")
+        runner = self._environment.runner
+        if isinstance(runner, MasterRunner) and not runner.worker_count:
+            self._master.stop("the last worker went missing", asked=False)
+        else:
+            self._master.stop("Locust was asked to stop the test")
         self._wait()
 
     def _on_quitting(self, **_: Any) -> None:

@@ -9,6 +9,7 @@ from locust.env import Environment
 from locust.event import Events
 
 from r1perf.errors import UsageError
+from r1perf.loop.gevent import GeventLoop
 from r1perf.swarm.address import address
 from r1perf.swarm.member import Member
 from r1perf.swarm.user import R1User
@@ -17,14 +18,18 @@ from r1perf.swarm.user import R1User
 def work(master: str, runs: Path, note: Callable[[str], None]) -> int:
     """Take part in the swarm of `master` (HOST:PORT); return the exit code. Raises UsageError where there is no master."""
     host, port = address(master)
+    try:  # Locust asks for a name 60 times, and then shows the error as it is
+        GeventLoop().resolve(host, port)
+    except OSError as error:
+        raise UsageError(f'the master\'s host "{host}" cannot be found: {error.strerror}') from error
     note(f"looking for the master at {host}:{port}")
     environment = Environment(events=Events(), user_classes=[R1User])
     try:
         runner = environment.create_worker_runner(host, port)
     except (ConnectionError, OSError) as error:
         raise UsageError(f"no master answers at {host}:{port}") from error
-    note(f"worker {runner.worker_index} of the master at {host}:{port}")
-    member = Member(environment, runs)
+    note(f"joined the master at {host}:{port}")  # Locust's number would not be that of the run
+    member = Member(environment, runs, note, lambda sentence: note(f"r1perf: {sentence}"))
     asked: list[str] = []
 
     def end(name: str) -> None:

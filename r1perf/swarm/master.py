@@ -48,8 +48,9 @@ class Master:
         self._ended: str | None = None  # why the run that goes on was ended before it had begun
         self._relay: Relay | None = None
         self._roster = Roster(self._loop, lambda client_id, message: self._tell(client_id, "", message))
-        self._welcome = wire.Welcome(os.getpid(), place())
+        self._place = place()
         self.scenario: Scenario | None = None  # of the run that goes on, or went on last
+        self.asked: str | None = None  # why people ended that run
         self.ran: Ran | None = None  # how the last run ended; None while one goes on
         environment.dispatcher_class = dispatcher(lambda: self.running)
         self._runner.register_message(wire.UP, self._receive, concurrent=True)
@@ -100,7 +101,7 @@ class Master:
 
         With `users` the sessions of a closed loop are those of Locust's users. What is wrong before the run is a verdict.
         """
-        self.scenario, self.ran, self._relay, self._ended, self._view = scenario, None, None, None, view
+        self.scenario, self.ran, self.asked, self._relay, self._ended, self._view = scenario, None, None, None, None, view
         came = Ran(Verdict(3, "the run was broken off", None), None)
         try:
             crew = self._crew()
@@ -123,10 +124,11 @@ class Master:
         elif self.running:
             self._ended = "interrupted before the run began"
 
-    def stop(self, reason: str) -> None:
-        """End the run in order because somebody asked for it: nothing new, then wait as the scenario says."""
+    def stop(self, reason: str, *, asked: bool = True) -> None:
+        """End the run in order: nothing new, then wait as the scenario says. One that people `asked` for is no fault of the run."""
+        self.asked = self.asked or (reason if asked else None)
         if self._relay is not None and self.running:
-            self._relay.stop(reason)
+            self._relay.stop(reason, asked=asked)
         elif self.running:
             self._ended = f"ended before the run began: {reason}"
 
@@ -143,10 +145,15 @@ class Master:
             raise UsageError("a closed loop has no rate: change its sessions, which are Locust's users")
         self._relay.set_rate(float(rate))
 
+    def set_sessions(self, count: int) -> None:
+        """Take note of how many of Locust's users are sessions now; nothing happens where they are none, or no run goes on."""
+        if self._relay is not None and self.running:
+            self._relay.set_sessions(count)
+
     # --- Workers ---
 
     def _crew(self) -> list[Mate]:
-        """Take everybody who is there; raises R1perfError where nobody is, or somebody does not know r1perf."""
+        """Take everybody who is there; raises R1perfError where nobody is, or somebody cannot do what the master does."""
         client_ids = self._client_ids()
         if not client_ids:
             raise R1perfError("no worker is there; start one with `r1perf worker` or `locust --worker`")
@@ -157,6 +164,12 @@ class Master:
             theirs = self._roster.hello(client_id)
             if theirs.version != __version__:
                 raise R1perfError(f"the worker on {theirs.host} runs r1perf {theirs.version}, and the master {__version__}")
+            lacking = sorted({user.__name__ for user in self._environment.user_classes} - set(theirs.users))
+            if lacking:
+                raise R1perfError(
+                    f"the worker on {theirs.host} does not know the master's user {lacking[0]}: "
+                    "start it with the master's locustfile, as `locust -f FILE --worker`"
+                )
         return self._roster.crew(client_ids)
 
     def _client_ids(self) -> list[str]:
@@ -203,8 +216,9 @@ class Master:
             if isinstance(message, wire.Hello | wire.Pong):
                 new = self._roster.take(client_id, message)
                 if isinstance(message, wire.Hello):
-                    self._tell(client_id, "", self._welcome)
-                    if new and self._view is not None and self.summary is not None:
+                    waits = new and self._view is not None and self.summary is not None
+                    self._tell(client_id, "", wire.Welcome(os.getpid(), self._place, waits))
+                    if waits and self._view is not None:
                         self._view.note(f"a worker on {message.host} has joined: it waits for the next run, this one has begun")
         elif self._relay is not None and self.running and frame.run == self._relay.run_id:
             self._relay.take(client_id, frame)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import os
 import platform
 from collections.abc import Callable
@@ -39,17 +40,32 @@ ALONE_NS = 1_000_000_000
 STATISTICS_S = 3.0
 """How often a worker sends Locust's own statistics."""
 
+WAITS = "a run goes on, in which this worker has no part: it waits for the next one"
+
 KEPT = 16
 """How many ended runs a process remembers, to tell their stray messages from a new run's."""
 
 
-class Member:
-    """One worker of a swarm, for the life of its process; runs come one after the other. `runs` is where it keeps own files."""
+logger = logging.getLogger("r1perf")
 
-    def __init__(self, environment: Environment, runs: Path) -> None:
+
+class Member:
+    """One worker of a swarm, for the life of its process; runs come one after the other. `runs` is where it keeps own files.
+
+    `note` takes what people at this machine are told, `complain` what is wrong with it.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        runs: Path,
+        note: Callable[[str], None] = logger.info,
+        complain: Callable[[str], None] = logger.error,
+    ) -> None:
         assert environment.runner is not None
         _remember_options()
         self._environment, self._runner, self._runs = environment, environment.runner, runs
+        self._note, self._complain = note, complain
         self._loop = GeventLoop(self._failed)
         self._part: Part | None = None
         self._past: list[str] = []
@@ -120,13 +136,18 @@ class Member:
             self._say(wire.Pong(message.sent_ns, clock.wall_ns()))
         elif isinstance(message, wire.Welcome):
             self._master = message
+            if message.waits:
+                self._note(WAITS)
 
     def _part_of(self, run: str) -> Part:
         if self._part is None or self._part.run != run:
             if self._part is not None:
                 self._part.end()
                 self._past = [*self._past, self._part.run][-KEPT:]
-            self._part = Part(run, self._loop, self._transmit, self._shared, self._runs, self._assigned, self._ending)
+            self._set_code(0)
+            self._part = Part(
+                run, self._loop, self._transmit, self._shared, self._runs, self._assigned, self._ending, self._refused
+            )
             gevent.spawn(self._part.measure)
         return self._part
 
@@ -144,6 +165,17 @@ class Member:
             with contextlib.suppress(RPCError):
                 self._runner._send_stats()
 
+    def _refused(self, sentence: str) -> None:
+        """Say here too why this worker cannot take part: whoever started it may not see the master."""
+        if isinstance(self._runner, WorkerRunner):
+            self._set_code(2)
+            self._complain(sentence)
+
+    def _set_code(self, code: int) -> None:
+        self.code = code
+        if isinstance(self._runner, WorkerRunner):  # a single process's is its master's to say
+            self._environment.process_exit_code = code
+
     def _say(self, message: wire.Hello | wire.Pong) -> None:
         self._transmit(wire.Frame("", 0, 0, wire.encode(message)))
 
@@ -156,7 +188,8 @@ class Member:
     # --- What goes on all the time ---
 
     def _greet(self) -> None:
-        hello = wire.Hello(platform.node(), os.getpid(), self._place, __version__)
+        users = tuple(user.__name__ for user in self._environment.user_classes)
+        hello = wire.Hello(platform.node(), os.getpid(), self._place, __version__, users)
         while self._master is None:
             self._say(hello)
             gevent.sleep(1)
@@ -172,7 +205,7 @@ class Member:
 
     def _end_alone(self, part: Part) -> None:
         """End without a master, the files complete; the process ends too, since no master knows it any more."""
-        self.code = self._environment.process_exit_code = 3
+        self._set_code(3)
         part.end()
         part.wait(self._loop.now_ns() + FINISH_NS)
         self._runner.quit()

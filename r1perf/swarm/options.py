@@ -1,14 +1,19 @@
 """What Locust's command line and the web UI's form say of a run."""
 
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from locust.argument_parser import LocustArgumentParser
 
+from r1perf.errors import R1perfError
 from r1perf.scenario import Scenario, Shorthands, folder, load
 
 LOOPBACK = "127.0.0.1"
+
+_checked: list[LocustArgumentParser] = []
 
 
 def add(parser: LocustArgumentParser, scenario: str) -> None:
@@ -42,6 +47,27 @@ def add(parser: LocustArgumentParser, scenario: str) -> None:
     )  # fmt: skip
 
 
+def check(parser: LocustArgumentParser) -> None:
+    """Let a wrong scenario end the process where its command line is read: later `--processes` has made others, which would stay.
+
+    Locust reads it again, for its form: then nothing is checked.
+    """
+    read = parser.parse_args
+
+    def parse_args(*given: Any, **more: Any) -> Any:
+        options = read(*given, **more)
+        if not _checked and not options.worker:
+            _checked.append(parser)
+            try:
+                scenario_of(options, options.host)
+            except R1perfError as error:
+                sys.stderr.write(f"r1perf: {error}\n")
+                sys.exit(2)
+        return options
+
+    parser.parse_args = parse_args
+
+
 def scenario_of(options: Namespace, host: str | None, sessions: int | None = None) -> tuple[Scenario, Path]:
     """Return the scenario, and the folder that its file names start from; raises UsageError. `host` is the target's URL."""
     source = str(options.r1_scenario)
@@ -53,5 +79,24 @@ def scenario_of(options: Namespace, host: str | None, sessions: int | None = Non
 
 def _sets(given: Sequence[str] | str, sessions: int | None) -> list[str]:
     """Return the settings, as a list of them or as the form's text; the web UI's users are the sessions."""
-    sets = given.split(",") if isinstance(given, str) else given
-    return [text.strip() for text in sets if text.strip()] + ([f"arrivals.sessions={sessions}"] if sessions else [])
+    sets = settings(given) if isinstance(given, str) else [text.strip() for text in given if text.strip()]
+    return sets + ([f"arrivals.sessions={sessions}"] if sessions else [])
+
+
+def settings(text: str) -> list[str]:
+    """Split the form's text into settings, at commas outside of brackets and quotes; a quote opens where a value begins."""
+    parts, depth, quote, before = [""], 0, "", ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote and (before != "\\" or quote == "'") else quote
+        elif sign in "\"'" and before in "=[{,":
+            quote = sign
+        elif sign == "," and depth <= 0:
+            parts.append("")
+            before = ""
+            continue
+        else:
+            depth += (sign in "[{") - (sign in "]}")
+        parts[-1] += sign
+        before = sign if quote or not sign.isspace() else before
+    return [part.strip() for part in parts if part.strip()]

@@ -24,7 +24,7 @@ class Part:
 
     `shared` tells whether a folder of the master's can be written from here; where not, the files go to a folder of this
     machine, under `runs`. `assigned` is told the assignment, and returns what is told every result; `ending` is called before the
-    master is told that all is done.
+    master is told that all is done, `refused` with the sentence that says why this worker cannot take part.
     """
 
     def __init__(
@@ -36,9 +36,11 @@ class Part:
         runs: Path,
         assigned: Callable[[messages.Assign], Callable[[Result], None]],
         ending: Callable[[], None] = lambda: None,
+        refused: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.run = run
         self._loop, self._shared, self._runs, self._assigned, self._ending = loop, shared, runs, assigned, ending
+        self._refused = refused
         self.channel = Numbered(run, transmit, loop.now_ns)
         self.worker = Worker(loop, self, self._on_result)
         self.halted = False  # the master has asked for the end
@@ -96,6 +98,8 @@ class Part:
             message = msgspec.structs.replace(message, folder=str(self._folder))
         elif isinstance(message, messages.Done):
             self._ending()
+        elif isinstance(message, messages.Refused) and not self._ended:  # a run that is over may leave nothing to reach
+            self._refused(message.sentence)
         body = wire.encode(message)
         if isinstance(message, wire.UNNUMBERED):
             self.channel.post(body)

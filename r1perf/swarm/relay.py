@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from r1perf import messages
+from r1perf import clock, messages
+from r1perf.arrivals import Closed
 from r1perf.collector import Collector, Order, Verdict, View
 from r1perf.launch.run import sinks
 from r1perf.loop import Loop
@@ -17,6 +18,7 @@ from r1perf.swarm import wire
 from r1perf.swarm.fetch import Fetching
 from r1perf.swarm.numbered import Numbered
 from r1perf.swarm.roster import Mate
+from r1perf.swarm.sessions import Sessions
 
 TICK_NS = 200_000_000
 """How often the collector looks up while no message comes."""
@@ -68,6 +70,8 @@ class Relay:
         self._fetching: dict[str, Fetching] = {}
         self._inbox: deque[Callable[[], object]] = deque()
         self._came = loop.event()
+        closed = order.scenario.arrivals
+        self._sessions = Sessions(closed) if order.users and isinstance(closed, Closed) else None
         self.begun = loop.event()  # t0 is announced, or the run will never begin
         self._collector = Collector(order, list(self._crew), self._send, [*sinks(order, view), *watching], view)
 
@@ -94,20 +98,24 @@ class Relay:
         """Take a Ctrl-C: the first drains for a bounded time, the second cuts."""
         self._later(self._collector.interrupt)
 
-    def stop(self, reason: str) -> None:
-        """End the run in order because somebody asked for it; one that has not begun never does."""
+    def stop(self, reason: str, *, asked: bool = True) -> None:
+        """End the run in order, because people `asked` for it or for another reason; one that has not begun never does."""
 
         def end() -> None:
             if self.summary is None:
                 self._collector.interrupt()
             else:
-                self._collector.stop(reason, asked=True)
+                self._collector.stop(reason, asked=asked)
 
         self._later(end)
 
     def set_rate(self, rate: float) -> None:
         """Change the rate of an open loop; nothing happens where the run has not begun, or is draining."""
         self._later(partial(self._collector.set_rate, rate))
+
+    def set_sessions(self, count: int) -> None:
+        """Let the run say how many sessions Locust's users hold from now on; nothing where they hold none."""
+        self._later(partial(self._take_sessions, count))
 
     def run(self) -> Verdict:
         """Carry the run out to its end."""
@@ -189,6 +197,8 @@ class Relay:
         elif isinstance(message, messages.ToCollector):
             if isinstance(message, messages.Ready):
                 message = self._ready(name, message)
+            elif isinstance(message, messages.Refused):
+                message = messages.Refused(f"worker {name} ({self._crew[name].host}): {message.sentence}")
             self._collector.receive(name, message)
 
     def _ready(self, name: str, ready: messages.Ready) -> messages.Ready:
@@ -206,6 +216,14 @@ class Relay:
             del self._fetching[name]
             self._collector.add_fact(name, "collected", fetching.whole)
             self._collector.receive(name, fetching.done)
+
+    def _take_sessions(self, count: int) -> None:
+        if self._sessions is None or self.summary is None:
+            return
+        said, at_s = self._sessions.says, (clock.wall_ns() - self.summary.run.started_ns) / 1e9
+        sentence = self._sessions.take(count, at_s)
+        if sentence is not None:
+            self._collector.restate(sentence, said, self._sessions.says)
 
     # --- Workers that do not answer ---
 

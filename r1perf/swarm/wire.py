@@ -28,6 +28,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     pid: int
     place: str  # equal for processes that see each other's process ids
     version: str  # of r1perf
+    users: tuple[str, ...] = ()  # the user classes that Locust can start there
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -35,6 +36,7 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
     pid: int
     place: str
+    waits: bool = False  # a run goes on that the worker has no part in
 
 
 class Ping(msgspec.Struct, frozen=True, tag=True):

@@ -393,9 +393,15 @@ GROUNDS = {
 }
 
 
+def sent(snapshots):
+    """Let one request be sent and end well, where no other is."""
+    one = [Counter("scheduled", "chat", 1, 1), Counter("outcome.ok", "chat", 1, 1)]
+    return [msgspec.structs.replace(snapshots[0], counters=snapshots[0].counters or one), *snapshots[1:]]
+
+
 @pytest.mark.parametrize(("snapshots", "reason"), GROUNDS.values(), ids=GROUNDS.keys())
 def test_each_ground_for_an_invalid_run(snapshots, reason):
-    found = validity(merged(*snapshots))
+    found = validity(merged(*sent(snapshots)))
     assert (found.valid, found.reasons) == (False, [reason])
 
 
@@ -416,14 +422,20 @@ FINE = {
 
 @pytest.mark.parametrize("snapshots", FINE.values(), ids=FINE.keys())
 def test_what_does_not_make_a_run_invalid(snapshots):
-    assert validity(merged(*snapshots)).reasons == []
+    assert validity(merged(*sent(snapshots))).reasons == []
+
+
+def test_a_run_that_sent_nothing_is_invalid_once_it_is_over():
+    summary = merged(*run_of())
+    assert validity(summary).reasons == ["no request was sent"]
+    assert validity(summary, ended=False).valid
 
 
 @pytest.mark.parametrize(("limit_ms", "valid"), [(800, True), (100, False), (None, False)])
 def test_the_bound_of_schedule_delay_follows_the_tightest_limit(limit_ms, valid):
     late = [snapshot(k, series=[series("schedule_delay", [30_000])]) for k in range(40)]
     limit = None if limit_ms is None else limit_ms * MS
-    assert validity(merged(*late, tightest_limit_ns=limit)).valid is valid
+    assert validity(merged(*sent(late), tightest_limit_ns=limit)).valid is valid
 
 
 def test_while_a_run_goes_on_its_counts_need_not_add_up():

@@ -1,15 +1,29 @@
-"""What a master refuses, without any process: Locust's own runner of one process is all it has."""
+"""What a master refuses and says, without any process: Locust's own runner of one process is all it has."""
 
+import os
+from types import SimpleNamespace
+
+import gevent
 import pytest
 import unpatched  # noqa: F401
 from locust.env import Environment
 from locust.event import Events
+from locust.runners import MasterRunner
 from virtual_run import a_run
 
-from r1perf.errors import UsageError
+from r1perf import __version__, messages
+from r1perf.arrivals import Closed
+from r1perf.collector import Verdict
+from r1perf.errors import R1perfError, UsageError
+from r1perf.launch.run import Ran
 from r1perf.scenario import load
 from r1perf.summary import Summary
+from r1perf.swarm import wire
+from r1perf.swarm.events import _Lead
 from r1perf.swarm.master import Master
+from r1perf.swarm.part import Part
+from r1perf.swarm.place import place
+from r1perf.swarm.sessions import Sessions
 from r1perf.swarm.user import R1User
 from r1perf.units import Rate
 
@@ -52,3 +66,148 @@ def test_another_rate_is_taken_over(running, rate):
     running._view = None
     with pytest.raises(UsageError, match="no run goes on"):
         running.set_rate(Rate(rate))
+
+
+# --- Workers ---
+
+
+class Portal(R1User):
+    """A user of the master's locustfile."""
+
+
+@pytest.mark.parametrize(
+    ("users", "says"),
+    [
+        (("Portal", "R1User", "Other"), None),
+        (("R1User",), "the worker on h does not know the master's user Portal"),
+        ((), "the worker on h does not know the master's user Portal"),
+    ],
+)
+def test_a_worker_without_the_masters_users_is_refused(master, users, says):
+    master._environment.user_classes = [R1User, Portal]
+    master._roster.take("local", wire.Hello("h", os.getpid(), place(), __version__, users))
+    master._roster._measure = lambda client_ids: None
+    if says is None:
+        assert [mate.client_id for mate in master._crew()] == ["local"]
+    else:
+        with pytest.raises(R1perfError, match=says):
+            master._crew()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_worker_that_joins_is_told_whether_it_waits(running, goes_on):
+    told = []
+    running._view = SimpleNamespace(note=told.append) if goes_on else None
+    running._tell = lambda client_id, run, message: told.append((client_id, message.waits))
+    hello = wire.encode(wire.Hello("h", 1, "elsewhere", __version__, ("R1User",)))
+    for _ in range(2):  # it repeats itself until it is welcome
+        running._receive(running._environment, SimpleNamespace(data=wire.encode(wire.Frame("", 0, 0, hello)), node_id="h_1"))
+    note = ["a worker on h has joined: it waits for the next run, this one has begun"] if goes_on else []
+    assert told == [("h_1", goes_on), *note, ("h_1", False)]
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_worker_that_cannot_take_part_says_so_itself_unless_the_run_is_over(over):
+    said, loop = [], SimpleNamespace(now_ns=lambda: 0, event=lambda: SimpleNamespace(set=lambda: None))
+    part = Part("r", loop, lambda frame: None, lambda path: True, None, lambda assign: None, refused=said.append)
+    if over:
+        part.end()
+    part.send(messages.Refused("there is no key"))
+    assert said == ([] if over else ["there is no key"])
+
+
+# --- Sessions ---
+
+
+@pytest.mark.parametrize(
+    ("counts", "told", "says"),
+    [
+        ([4], [None], "closed, 4 sessions"),
+        ([4, 10, 10, 0], [None, "sessions 4 -> 10 at 2.0 s", None, "sessions 10 -> 0 at 4.0 s"],
+         "closed, sessions by Locust's users (0 to 10)"),
+        ([3], ["3 sessions, not 4: so many of Locust's users are R1User"], "closed, 3 sessions"),
+        ([3, 4], ["3 sessions, not 4: so many of Locust's users are R1User", "sessions 3 -> 4 at 2.0 s"],
+         "closed, sessions by Locust's users (3 to 4)"),
+    ],
+)  # fmt: skip
+def test_a_closed_loop_says_how_many_sessions_there_were(counts, told, says):
+    sessions = Sessions(Closed(sessions=4))
+    assert [sessions.take(count, float(at_s)) for at_s, count in enumerate(counts, 1)] == told
+    assert sessions.says == says
+
+
+def test_think_time_stays_in_what_is_said():
+    sessions = Sessions(load("closed-32", ["arrivals.think_time=2s"]).arrivals)
+    sessions.take(5, 0.0)
+    assert sessions.says == "closed, 5 sessions, think time 2s"
+
+
+# --- Locust's events ---
+
+
+class Lead(_Lead):
+    """The answers to Locust's events, around a master that notes what it is told."""
+
+    def __init__(self, runner):
+        self.told = []
+        self._environment = SimpleNamespace(runner=runner, web_ui=None, user_classes=[R1User, Portal, object])
+        self._options = SimpleNamespace(r1_rate="7/s")
+        self._master = SimpleNamespace(
+            running=False, summary=None, asked=None, stop=lambda reason, asked=True: self.told.append((reason, asked)),
+            set_rate=lambda rate: self.told.append(str(rate)), set_sessions=self.told.append,
+        )  # fmt: skip
+        self._run, self._rate, self._page = None, "", None
+        self._stopping = self._quitting = False
+
+
+def test_another_rate_is_looked_for_only_while_a_run_goes_on():
+    lead = Lead(None)
+    lead._master.summary = Summary(a_run())  # of the run before
+    lead._look()
+    assert lead.told == []
+    lead._master.running = True
+    lead._look()
+    lead._look()
+    assert lead.told == ["7/s"]
+
+
+def test_our_users_are_counted_among_all():
+    lead = Lead(SimpleNamespace(target_user_classes_count={"R1User": 2, "Portal": 1, "object": 5}))
+    lead._on_spawned()
+    assert lead.told == [3]
+
+
+@pytest.mark.parametrize(("workers", "told"), [
+    (1, ("Locust was asked to stop the test", True)), (0, ("the last worker went missing", False)),
+])  # fmt: skip
+def test_a_test_that_locust_stops_for_want_of_workers_was_not_asked_to_stop(workers, told):
+    class Runner(MasterRunner):
+        worker_count, greenlet = workers, None
+
+        def __init__(self):
+            """Listen nowhere."""
+
+    lead = Lead(Runner())
+    lead._on_stopping()
+    assert lead.told == [told]
+
+
+def test_nothing_is_spawned_for_a_run_that_never_begins():
+    lead = Lead(SimpleNamespace(shape_greenlet=object()))
+    lead._carry = lambda begun: begun()
+    with pytest.raises(gevent.GreenletExit):
+        lead._on_start()
+    assert lead._environment.runner.shape_greenlet is None
+
+
+@pytest.mark.parametrize(("asked", "level"), [(True, "INFO"), (False, "ERROR")])
+def test_an_end_that_people_asked_for_is_no_error(caplog, asked, level):
+    lead = Lead(None)
+    lead._stopping = lead._quitting = True
+    lead._scenario = lambda: (None, None, False)
+    lead._options.r1_runs = "runs"
+    lead._master.asked = "enough" if asked else None
+    lead._master.carry = lambda *_, **__: Ran(Verdict(0, "enough", None), None)
+    with caplog.at_level("INFO", "r1perf"):
+        lead._carry(lambda: None)
+    assert [(record.levelname, record.message) for record in caplog.records] == [(level, "enough")]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 from fake_traffic import MS
@@ -26,7 +27,9 @@ from r1perf.swarm import options, wire
 from r1perf.swarm.address import address
 from r1perf.swarm.dispatcher import dispatcher
 from r1perf.swarm.fetch import ASK_AGAIN_NS, GIVE_UP_NS, Fetching
+from r1perf.swarm.joining import work
 from r1perf.swarm.master import scaled
+from r1perf.swarm.page.form import take
 from r1perf.swarm.place import alive, place
 from r1perf.swarm.roster import Roster, in_locusts_order
 from r1perf.swarm.tables import teller
@@ -57,6 +60,11 @@ def test_an_address_is_read(text, is_):
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(UsageError, match="is not HOST:PORT"):
         address(text)
+
+
+def test_a_masters_host_that_is_nowhere_is_said_at_once(tmp_path):
+    with pytest.raises(UsageError, match=r'^the master\'s host "nohost.invalid" cannot be found: '):
+        work("nohost.invalid:5557", tmp_path, lambda sentence: None)
 
 
 # --- Processes ---
@@ -305,6 +313,51 @@ def test_options_are_laid_over_the_scenario():
 def test_the_forms_text_sets_several_keys():
     scenario, _ = options.scenario_of(given_options(r1_set="seed=7, workload.chat.weight=2"), None)
     assert (scenario.seed, scenario.workload["chat"].weight) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("seed=7, workload.chat.weight=2,", ["seed=7", "workload.chat.weight=2"]),
+        ("workload.chat.sampling={temperature=0.6, top_p=0.95}, seed=7", ["workload.chat.sampling={temperature=0.6, top_p=0.95}", "seed=7"]),
+        ('sla.clauses=["a, b", "c"]', ['sla.clauses=["a, b", "c"]']),
+        ('labels.x="a, \\" b", labels.y=\'c, \\\', seed=1', ['labels.x="a, \\" b"', "labels.y='c, \\'", "seed=1"]),
+        ("labels.x=it's, labels.y=so", ["labels.x=it's", "labels.y=so"]),
+        ("labels.x=a], seed=1", ["labels.x=a]", "seed=1"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_the_forms_text_is_split_outside_of_brackets_and_quotes(text, parts):
+    assert options.settings(text) == parts
+    assert take({"r1_set": text}, given_options()) == {"r1_set": parts}
+
+
+def test_values_with_commas_reach_the_scenario():
+    given = given_options(
+        r1_set='workload.chat.sampling={temperature=0.6, top_p=0.95}, sla.clauses=["p95(ttft) < 1s", "error_rate < 1%"]'
+    )
+    scenario, _ = options.scenario_of(given, None)
+    sampling = scenario.workload["chat"].sampling
+    assert (sampling.temperature, sampling.top_p) == (0.6, 0.95)
+    assert scenario.sla.clauses == ("p95(ttft) < 1s", "error_rate < 1%")
+
+
+@pytest.mark.parametrize(("given", "worker", "code"), [("0/s", False, 2), ("0/s", True, None), ("2/s", False, None)])
+def test_a_wrong_scenario_ends_the_process_where_its_command_line_is_read(monkeypatch, capsys, given, worker, code):
+    monkeypatch.setattr(options, "_checked", [])
+    read = given_options(r1_scenario="smoke", r1_rate=given, host=None, worker=worker)
+    parser = SimpleNamespace(parse_args=lambda: read)
+    options.check(parser)
+    if code is None:
+        assert parser.parse_args() is read
+        read.r1_scenario = "gone"
+        if not worker:
+            parser.parse_args()  # read again, for the form
+        return
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == "r1perf: `arrivals.rate`: must be greater than 0\n"
 
 
 def test_another_rate_makes_an_open_loop():

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -270,7 +271,7 @@ def test_a_terminated_worker_drains_says_so_and_ends_the_run(swarm):
     swarm.until(20)
     os.kill(swarm.pid("1"), signal.SIGTERM)
     assert swarm.wait(master) == 3
-    assert swarm.document["reason"] == "the worker was asked to end by SIGTERM"
+    assert swarm.document["reason"] == "worker 1: the worker was asked to end by SIGTERM"
     assert "lost" not in swarm.document["counts"]
     whole(swarm)
 
@@ -318,12 +319,35 @@ def test_a_worker_without_its_key_says_so_before_the_run(swarm):
     scenario.write_text(scenario.read_text().replace('model = "deepseek-r1"', 'model = "deepseek-r1"\napi_key_env = "SWARM_KEY"'))
     with_key = {"env": {**os.environ, "SWARM_KEY": "very-secret"}}
     master = swarm.locust("--master", "--expect-workers", "2", "--r1-scenario", scenario, **with_key)
-    swarm.locust("--worker", **with_key)
-    swarm.locust("--worker")
-    assert swarm.wait(master) == 2
-    assert "the environment variable SWARM_KEY is not set" in swarm.output(master)
+    ready = swarm.locust("--worker", **with_key)
+    lacking = swarm.worker()
+    assert [swarm.wait(process) for process in (master, lacking, ready)] == [2, 2, 0]
+    says = "the environment variable SWARM_KEY is not set"
+    assert re.search(rf"worker [01] \(\S+\): {says}", swarm.output(master))
+    assert f"r1perf: {says}" in swarm.output(lacking)
+    assert says not in swarm.output(ready)
     assert not list(swarm.runs.iterdir())
     assert not swarm.truths()
+
+
+def test_a_wrong_scenario_leaves_no_process_behind(swarm):
+    master = swarm.locust("--processes", "2", "--r1-rate", "0/s")
+    assert swarm.wait(master, 20) == 2
+    assert "`arrivals.rate`: must be greater than 0" in swarm.output(master)
+    with pytest.raises(ProcessLookupError):  # nobody is left in its group
+        os.killpg(master.pid, 0)
+
+
+def test_a_worker_without_the_masters_users_is_refused_before_anything_is_spawned(swarm):
+    locustfile = swarm.folder / "mixed.py"
+    locustfile.write_text(MIXED.format(url=swarm.simulator.url))
+    master = swarm.locust("--master", "--expect-workers", "1", "--r1-scenario", swarm.scenario(), locustfile=locustfile)
+    worker = swarm.worker()
+    assert swarm.wait(master) == 2
+    assert swarm.wait(worker) == 0
+    assert "does not know the master's user Pages" in swarm.output(master)
+    assert "Traceback" not in swarm.output(worker)
+    assert not (swarm.folder / "runs").exists()
 
 
 # --- In the web UI ---
@@ -406,8 +430,8 @@ def test_a_worker_that_is_stopped_for_a_while_loses_nothing(beside):
 
 def test_the_only_worker_that_is_stopped_for_a_while_ends_the_test_and_loses_nothing(beside):
     swarm, code = beside["only"].end()
-    assert code in (0, 3)
-    assert swarm.document["reason"] == "Locust was asked to stop the test"
+    assert code == 3
+    assert swarm.document["reason"] == "the last worker went missing"
     assert "lost" not in swarm.document["counts"]
     whole(swarm)
 

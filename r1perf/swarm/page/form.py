@@ -13,6 +13,7 @@ import flask
 from werkzeug.datastructures import ImmutableMultiDict, MultiDict
 
 from r1perf.errors import R1perfError
+from r1perf.swarm.options import settings
 
 FIELDS = ("r1_scenario", "r1_model", "r1_rate", "r1_duration", "r1_set")
 """The options that the form has."""
@@ -30,14 +31,14 @@ def sent(dest: str) -> str:
 
 
 def take(form: Form, options: Namespace) -> dict[str, object]:
-    """Return what the form says of our options, by their own names; a list is separated by commas."""
+    """Return what the form says of our options, by their own names; a list's parts are settings."""
     found: dict[str, object] = {}
     for dest in FIELDS:
         name = next((name for name in (dest, sent(dest)) if name in form), None)
         if name is not None:
             text = form[name].strip()
             listed = isinstance(getattr(options, dest), list)
-            found[dest] = [part.strip() for part in text.split(",") if part.strip()] if listed else text
+            found[dest] = settings(text) if listed else text
     return found
 
 
