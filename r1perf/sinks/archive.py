@@ -1,5 +1,6 @@
 """Keep a run in a folder of its own: `run.json` and `intervals.hlog`, beside what the workers write themselves."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -58,14 +59,15 @@ def write_document(folder: Path, built: Document) -> None:
 
 
 def _reserve(folder: Path) -> None:
-    """Keep room for the `run.json` of the end."""
+    """Keep room for the `run.json` of the end; go on without where the file system cannot keep any."""
     path = folder / RESERVE
     try:
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, RESERVED + (folder / "run.json").stat().st_size)
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise ArchiveError(f"{folder} has no room for a run archive: {error.strerror}") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ArchiveError(f"{folder} has no room for a run archive: {error.strerror}") from error
 
 
 class ArchiveSink:

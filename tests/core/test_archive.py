@@ -79,6 +79,15 @@ def test_a_disk_without_room_for_an_archive_is_told_before_the_run(tmp_path, mon
     assert not (tmp_path / ".reserve").exists()
 
 
+def test_a_file_system_that_keeps_no_room_has_an_archive_all_the_same(tmp_path, monkeypatch):
+    def unsupported(fd, offset, length):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr("os.posix_fallocate", unsupported)
+    archived(tmp_path, [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["intervals.hlog", "run.json"]
+
+
 def test_a_last_run_json_that_cannot_be_written_says_how_to_complete_it(tmp_path, monkeypatch):
     sink = ArchiveSink(tmp_path)
     sink.open(a_run())
