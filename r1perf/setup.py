@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import math
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -146,14 +147,24 @@ def _prompting(scenario: Scenario, plan: Plan, items: Mapping[str, Items]) -> di
     """Look through the first prompts of each workload."""
     facts = {}
     for name, workload in scenario.workload.items():
-        expected = int((plan.workload_of == plan.workloads.index(name)).sum()) or PROMPTS  # of closed sessions nobody knows
-        made = (items[name].conversation(item) for item in range(min(expected, PROMPTS)))
+        made = (items[name].conversation(item) for item in range(min(_planned(scenario, plan, name), PROMPTS)))
         facts[name] = Prompting(
             cache=workload.dataset.cache,
             cache_control=getattr(workload.dataset, "cache_control", False),
             repeats=repeats(made),
         )
     return facts
+
+
+def _planned(scenario: Scenario, plan: Plan, name: str) -> int:
+    """Return how many conversations of a workload are planned, about so many where sessions choose by weight; PROMPTS where nobody knows."""
+    shares = {each: workload.share or 0.0 for each, workload in scenario.workload.items()}
+    planned = float((plan.workload_of == plan.workloads.index(name)).sum())
+    for group in plan.sessions:
+        if group.workload in (None, name):
+            part = 1.0 if group.workload == name else shares[name] / (sum(shares.values()) or 1.0)
+            planned += PROMPTS if group.conversations is None else math.ceil(group.conversations * part)
+    return int(planned) or PROMPTS
 
 
 def _loaded(loop: Loop, scenario: Scenario, assign: Assign, told: Told) -> dict[str, Items]:

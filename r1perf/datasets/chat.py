@@ -15,6 +15,9 @@ from r1perf.datasets.words import digest, estimated_tokens
 from r1perf.errors import DatasetError
 from r1perf.target import Message
 
+_TAKEN = r"(proxy-)?authorization|(x-)?api-key|host|connection|transfer-encoding|accept.*|content-.*|expect|te|trailer|upgrade"
+"""Headers that carry keys, or that say how a request is to be read."""
+
 
 class SystemPrompts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """System prompts that conversations share: how many different ones, each about how long in tokens; `count = 0` sends none."""
@@ -50,6 +53,10 @@ class Chat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.affinity_header is not None and not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", self.affinity_header):
             raise ValueError(
                 f'affinity_header: "{self.affinity_header}" is no header name; allowed: one such as "x-session-affinity"'
+            )
+        if re.fullmatch(_TAKEN, self.affinity_header or "", re.IGNORECASE):
+            raise ValueError(
+                f'affinity_header: "{self.affinity_header}" has a meaning of its own in a request; allowed: one such as "x-session-affinity"'
             )
 
     def load(self, seed: int, base: Path | None = None, salt: str = "", told: Told = silent) -> Items:

@@ -16,6 +16,7 @@ import numpy as np
 
 from r1perf.datasets import Told, silent
 from r1perf.errors import DatasetError
+from r1perf.traces import not_text
 
 T = TypeVar("T")
 
@@ -184,7 +185,10 @@ class Csv:
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 reader = csv.DictReader(file, strict=True)
-                columns = len(reader.fieldnames or ())
+                names = list(reader.fieldnames or ())
+                columns = len(names)
+                if twice := next((name for name in names if names.count(name) > 1), None):
+                    raise DatasetError(f"{path} line 1: the header names `{twice}` more than once")
                 line = reader.line_num + 1
                 for row in reader:
                     if None in row or None in row.values():
@@ -192,7 +196,9 @@ class Csv:
                     self._rows.append(row)
                     self._lines.append(line)
                     line = reader.line_num + 1
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise DatasetError(not_text(path)) from error
+        except csv.Error as error:
             raise DatasetError(f"{path} line {line}: {error}") from error
         finally:
             csv.field_size_limit(before)
@@ -244,7 +250,7 @@ class Text:
         try:
             lines = path.read_text(encoding="utf-8-sig").split("\n")
         except UnicodeDecodeError as error:
-            raise DatasetError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+            raise DatasetError(not_text(path)) from error
         self._rows = [(number, line.rstrip("\r")) for number, line in enumerate(lines, start=1) if line.strip()]
 
     def __len__(self) -> int:

@@ -7,16 +7,20 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
-from r1perf.datasets.files import open_rows, read_all
+from r1perf.datasets.files import open_rows, read_all, shown
 from r1perf.datasets.streams import Picker, fingerprint
 from r1perf.datasets.words import estimated_tokens
+from r1perf.units import MOST_TOKENS
+
+_ENDPOINTS = ("chat/completions", "completions")
+_BOUNDS = ("max_completion_tokens", "max_tokens")
 
 
 class OpenAI(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="openai"):
     """Request bodies: `{"messages": [...], "max_tokens": ..., "tools": [...], ...}` a line, or `{"prompt": ...}` for completions.
 
     Everything is sent as it stands, but for model, stream and stream_options, which the target sets. The lines of a batch file
-    (`{"custom_id", "method", "url", "body"}`) are taken by their `body`.
+    (`{"custom_id", "method", "url", "body"}`) are taken by their `body`. Each must be for the target's `endpoint`.
     """
 
     file: str
@@ -29,10 +33,15 @@ class OpenAI(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class _Bodies:
+    """The bodies. `endpoints` are those that some body is for, each with the place of the first."""
+
     def __init__(self, spec: OpenAI, seed: int, base: Path | None, salt: str, told: Told) -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
         self._rows = open_rows(spec.file, base, told)
-        inputs = sum(read_all(self._rows, lambda row: estimated_tokens(_text(_body(row))), told))
+        inputs, self.endpoints = 0.0, dict[str, str]()
+        for index, body in enumerate(read_all(self._rows, _body, told)):
+            inputs += estimated_tokens(_text(body))
+            self.endpoints.setdefault(_endpoint(body), self._rows.where(index))
         self.size: int | None = len(self._rows)
         self.expected = Expected(1.0, inputs / len(self._rows), None)
         self.digest = fingerprint(spec, seed, self._rows.digest)
@@ -46,24 +55,39 @@ class _Bodies:
 
 def _body(row: dict[str, Any]) -> dict[str, Any]:
     """Check that a row is a request body; raises ValueError with a reason."""
-    body = row["body"] if isinstance(row.get("body"), dict) else row
+    batched = isinstance(row.get("body"), dict)
+    body: dict[str, Any] = row["body"] if batched else row
     messages, prompt = body.get("messages"), body.get("prompt")
-    if messages is None and isinstance(prompt, str):
-        return body
-    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
+    if messages is not None and prompt is not None:
+        raise ValueError("has both `messages` and `prompt`; allowed: one of them")
+    chat = isinstance(messages, list) and bool(messages) and all(isinstance(m, dict) and "role" in m for m in messages)
+    if not chat and not isinstance(prompt, str):
         raise ValueError("must have `messages`, a list of objects with a `role`, or `prompt`, a text")
+    for name in _BOUNDS:
+        bound = body.get(name)
+        if bound is not None and (type(bound) is not int or not 1 <= bound <= MOST_TOKENS):
+            raise ValueError(f"`{name}` is {shown(bound)}; allowed: a whole number from 1 to {MOST_TOKENS:,}, or none")
+    url = row.get("url") if batched else None
+    if url is not None and _endpoint(body) != next(
+        (name for name in _ENDPOINTS if str(url).rstrip("/").endswith("/" + name)), None
+    ):
+        raise ValueError(f"`url` is {shown(url)}, but its body is one for {_endpoint(body)}")
     return body
+
+
+def _endpoint(body: dict[str, Any]) -> str:
+    """Name the endpoint that a body is for."""
+    return _ENDPOINTS[body.get("messages") is None]
 
 
 def _max_tokens(body: dict[str, Any]) -> int | None:
     """Return the body's own bound, for reserving and planning."""
-    bound = body.get("max_completion_tokens", body.get("max_tokens"))
-    return bound if isinstance(bound, int) else None
+    return next((body[name] for name in _BOUNDS if body.get(name) is not None), None)
 
 
 def _text(body: dict[str, Any]) -> str:
     """Return the text that a body carries, for estimates."""
-    if "messages" not in body:
+    if body.get("messages") is None:
         return str(body["prompt"])
     parts: list[str] = []
     for message in body["messages"]:

@@ -17,8 +17,8 @@ BLOCK = 64
 class Repeats(msgspec.Struct, frozen=True, kw_only=True):
     """What the first `prompts` first turns have in common: `repeated` of them are an earlier one, word for word.
 
-    `shared` is the share of all their text that lies in beginnings (in whole blocks of 64 characters) which an earlier prompt
-    had too: about the hit ratio of a cache that forgets nothing. Later turns, which begin as the turn before them did, are not
+    `shared` is the share of all their text that lies in beginnings (in whole blocks of 64 characters, a repeated prompt in full)
+    which an earlier prompt had too: about the hit ratio of a cache that forgets nothing. Later turns, which begin as the turn before them did, are not
     among it.
     """
 
@@ -39,9 +39,10 @@ def repeats(conversations: Iterable[Conversation]) -> Repeats:
         prompts += 1
         characters += len(text)
         key = hash(text)
-        repeated += key in whole
+        again = key in whole
+        repeated += again
         whole.add(key)
-        shared += _begun(text, begun)
+        shared += len(text) if again else _begun(text, begun)
     return Repeats(prompts=prompts, repeated=repeated, shared=shared / characters if characters else 0.0)
 
 

@@ -2,10 +2,16 @@
 
 from typing import Any, NamedTuple
 
+from r1perf.datasets.files import shown
+from r1perf.grading import without_reasoning
 from r1perf.target import Message
 
-_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant", "bing": "assistant",
-          "bard": "assistant", "system": "system"}  # fmt: skip
+_KNOWN = {
+    "user": ("human", "user", "tool", "function", "observation", "function_response", "tool_response", "ipython"),
+    "assistant": ("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot", "function_call", "tool_call"),
+    "system": ("system", "developer"),
+}
+_ROLES = {name: role for role, names in _KNOWN.items() for name in names}
 
 
 class Exchange(NamedTuple):
@@ -25,7 +31,8 @@ class Recorded(NamedTuple):
 def read_recorded(row: dict[str, Any]) -> Recorded:
     """Read one row; raises ValueError with a reason. What comes before the first user message, but for a system prompt, is left out.
 
-    Messages of one role in a row become one; what a tool said counts as the user's.
+    Messages of one role in a row become one; what a tool said counts as the user's. Answers lose their reasoning, as R1 wants it:
+    so they carry what a server's own would.
     """
     messages = _messages(row)
     before: list[Message] = []
@@ -41,7 +48,7 @@ def read_recorded(row: dict[str, Any]) -> Recorded:
                 answers.append([])
             said[-1].append(text)
         elif said:
-            answers[-1].append(text)
+            answers[-1].append(without_reasoning(text).strip() if "<think>" in text or "</think>" in text else text)
     exchanges = (
         Exchange("\n\n".join(texts), "\n\n".join(answer) if answer else None) for texts, answer in zip(said, answers, strict=True)
     )
@@ -58,7 +65,7 @@ def _messages(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _message(entry: Any, where: str) -> tuple[str, str]:
-    """Read {"from", "value"} or {"role", "content"}; what nobody knows as a role counts as the user's."""
+    """Read {"from", "value"} or {"role", "content"}; raises ValueError for a role that nobody knows."""
     has: dict[str, Any] = entry if isinstance(entry, dict) else {}
     role = has.get("from", has.get("role"))
     if not isinstance(role, str) or not ("value" in has or "content" in has):
@@ -68,8 +75,10 @@ def _message(entry: Any, where: str) -> tuple[str, str]:
     key = "value" if "value" in has else "content"
     text = text_of_content(has[key])
     if text is None:
-        raise ValueError(f"`{where}.{key}` must be a text or a list of parts, not {has[key]!r}")
-    return _ROLES.get(role, "user"), text
+        raise ValueError(f"`{where}.{key}` must be a text or a list of parts, not {shown(has[key])}")
+    if role not in _ROLES:
+        raise ValueError(f'`{where}` is from "{role}"; allowed: {", ".join(_ROLES)}')
+    return _ROLES[role], text
 
 
 def text_of_content(content: Any) -> str | None:

@@ -98,9 +98,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             try:
                 seed = Stream(self.seed, "dataset", name).entropy() % 2**63
                 loaded[name] = workload.dataset.load(seed, base, salt, _named(f"workload {name}: ", told))
+                self._check_endpoint(loaded[name])
             except DatasetError as error:
                 raise DatasetError(f"`workload.{name}.dataset`: {error}") from error
         return loaded
+
+    def _check_endpoint(self, items: Items) -> None:
+        """Refuse request bodies for another endpoint than the target's."""
+        for endpoint, where in getattr(items, "endpoints", {}).items():
+            if endpoint != self.target.endpoint:
+                raise DatasetError(f'{where}: is a body for {endpoint}, but `target.endpoint` is "{self.target.endpoint}"')
 
     def plan(self, items: Mapping[str, Items], base: Path | None = None) -> Plan:
         """Plan the whole run; `items` are the loaded datasets, which know how many turns a conversation has.

@@ -5,6 +5,7 @@ from fake_traffic import T0
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r1perf import setup
 from r1perf.budget import Budget, Limits
 from r1perf.calibrate import Failed, calibrate
 from r1perf.client import Reply
@@ -18,6 +19,7 @@ from r1perf.datasets.trace import TraceLengths
 from r1perf.loop.sim import SimLoop
 from r1perf.messages import Assign
 from r1perf.result import Outcome, Result, Usage
+from r1perf.scenario import load
 from r1perf.source import WorkloadSource
 from r1perf.target import Message, Price, Target
 from r1perf.workload import Workload
@@ -214,8 +216,9 @@ def asked(*texts, system=""):
 A, B, C = "a" * BLOCK, "b" * BLOCK, "c" * BLOCK
 REPEATS = [
     pytest.param([], Repeats(prompts=0, repeated=0, shared=0.0), id="nothing"),
-    pytest.param(asked("x", "y", "x", "x"), Repeats(prompts=4, repeated=2, shared=0.0), id="short ones"),
+    pytest.param(asked("x", "y", "x", "x"), Repeats(prompts=4, repeated=2, shared=0.5), id="short ones"),
     pytest.param(asked(A + B, A + B), Repeats(prompts=2, repeated=1, shared=0.5), id="a whole prompt again"),
+    pytest.param(asked(A + "x", A + "x"), Repeats(prompts=2, repeated=1, shared=0.5), id="a repeat counts in full"),
     pytest.param(asked(A + B, A + C, C + A), Repeats(prompts=3, repeated=0, shared=1 / 6), id="a beginning, not a middle"),
     pytest.param(asked(A + B + "x", A + B + "y"), Repeats(prompts=2, repeated=0, shared=128 / 258), id="whole blocks only"),
     pytest.param(
@@ -234,7 +237,8 @@ def test_repeats_are_what_a_cache_that_forgets_nothing_would_serve(texts):
     seen, whole, shared = set(), [], 0
     for text in texts:
         begun = [text[: end + BLOCK] for end in range(0, len(text) - BLOCK + 1, BLOCK)]
-        shared += BLOCK * next((k for k, start in enumerate(begun) if start not in seen), len(begun))
+        again = BLOCK * next((k for k, start in enumerate(begun) if start not in seen), len(begun))
+        shared += len(text) if text in whole else again
         seen.update(begun)
         whole.append(text)
     found_ = repeats(asked(*texts))
@@ -247,10 +251,29 @@ def test_only_the_first_thousand_are_looked_at():
         while True:
             yield from asked("x")
 
-    assert repeats(endless()) == Repeats(prompts=1000, repeated=999, shared=0.0)
+    assert repeats(endless()) == Repeats(prompts=1000, repeated=999, shared=0.999)
 
 
 def test_shared_prefixes_are_found_before_the_run():
     items = synthetic(640, prefix=Prefix(groups=4, hit_ratio=0.5)).load(3)
     told = repeats(items.conversation(item) for item in range(400))
     assert told.shared == pytest.approx(items.hit_ratio(400), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "requests", "looked_at"),
+    [
+        pytest.param({"kind": "constant", "rate": "1/s"}, 6, 6, id="open"),
+        pytest.param({"kind": "closed", "sessions": 2}, 6, 6, id="closed, by requests"),
+        pytest.param({"kind": "closed", "sessions": 2, "duration": "1s"}, None, 1000, id="closed, by time"),
+    ],
+)
+def test_as_many_prompts_are_looked_at_as_are_planned(arrivals, requests, looked_at):
+    raw = {"name": "x", "target": {"url": "http://h/v1", "model": "m"}, "arrivals": arrivals}
+    raw |= {"workload": {"w": {"dataset": {"kind": "prompts", "prompts": ["a", "b", "c"]}}}} | (
+        {"requests": requests} if requests else {}
+    )
+    scenario = load(raw)
+    items = scenario.items()
+    told = setup._prompting(scenario, scenario.plan(items), items)["w"].repeats
+    assert (told.prompts, told.repeated) == (looked_at, looked_at - 3)

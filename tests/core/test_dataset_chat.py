@@ -67,6 +67,16 @@ def test_input_is_expected_with_its_history():
     assert Chat(turns=1, message_tokens=100, system=SystemPrompts(count=0)).load(1).expected.input_tokens == pytest.approx(100)
 
 
+@pytest.mark.parametrize(
+    "name", ["authorization", "Api-Key", "X-API-Key", "Host", "content-type", "Content-Length", "proxy-authorization"]
+)
+def test_an_affinity_header_takes_no_other_s_place(name):
+    with pytest.raises(
+        ValueError, match=f'affinity_header: "{name}" has a meaning of its own in a request; allowed: one such as'
+    ):
+        Chat(affinity_header=name)
+
+
 def test_affinity_names_the_conversation():
     items = Chat(affinity_header="x-session-affinity").load(1, salt="run-1")
     values = [conversation.headers["x-session-affinity"] for conversation in first(items, 50)]
@@ -98,6 +108,9 @@ def gpt(text):
         pytest.param({"conversations": [gpt("x"), human("a"), gpt("b")]}, (), (("a", "b"),), id="begins with an answer"),
         pytest.param({"conversations": [human("a"), human("b"), gpt("c"), gpt("d")]}, (), (("a\n\nb", "c\n\nd"),), id="in a row"),
         pytest.param({"conversations": [gpt("x")]}, (), (), id="nobody asks"),
+        pytest.param({"conversations": [human("a"), gpt("<think>zz</think>\n\nA2")]}, (), (("a", "A2"),), id="reasoning"),
+        pytest.param({"conversations": [human("a"), gpt("zz</think>A2")]}, (), (("a", "A2"),), id="reasoning without its opening tag"),
+        pytest.param({"conversations": [human("a"), gpt("<think>zz")]}, (), (("a", ""),), id="nothing but reasoning"),
         pytest.param({"conversations": []}, (), (), id="empty"),
         pytest.param({"conversations": [human(" "), gpt("b")]}, (), (), id="blank question"),
         pytest.param({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": None}]}, (), (("a", ""),), id="null"),
@@ -122,6 +135,12 @@ def test_recorded_shapes(row, before, exchanges):
 @pytest.mark.parametrize(
     ("row", "says"),
     [
+        pytest.param(
+            {"conversations": [{"from": "alien", "value": "x"}]},
+            '`conversations[0]` is from "alien"; allowed: human, user, tool, function, observation, function_response, '
+            "tool_response, ipython, gpt, assistant, chatgpt, bing, bard, model, bot, function_call, tool_call, system, developer",
+            id="nobody knows",
+        ),
         pytest.param({"text": "x"}, "has neither `conversations` nor `messages` (it has text)", id="no column"),
         pytest.param({"conversations": "x"}, "`conversations` must be a list of messages", id="no list"),
         pytest.param(

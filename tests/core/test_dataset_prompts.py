@@ -8,6 +8,7 @@ from r1perf.datasets import Turn
 from r1perf.datasets.openai import OpenAI
 from r1perf.datasets.prompts import Prompts
 from r1perf.errors import DatasetError
+from r1perf.scenario import load
 from r1perf.target import Message
 
 
@@ -102,8 +103,63 @@ def test_bodies_are_passed_through(tmp_path):
 
 
 def test_batch_files_are_taken_by_their_body(tmp_path):
-    (tmp_path / "b.jsonl").write_text(json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/x", "body": BODY}))
+    (tmp_path / "b.jsonl").write_text(
+        json.dumps({"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": BODY})
+    )
     assert OpenAI(file="b.jsonl").load(1, tmp_path).conversation(0).turns[0].body == BODY
+
+
+MESSAGES = [{"role": "user", "content": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        pytest.param({"messages": MESSAGES, "prompt": "x"}, "has both `messages` and `prompt`; allowed: one of them", id="both"),
+        pytest.param({"messages": MESSAGES, "max_tokens": -1}, "`max_tokens` is -1; allowed: a whole number from 1", id="minus"),
+        pytest.param({"prompt": "x", "max_tokens": "9"}, "`max_tokens` is '9'; allowed: a whole number from 1", id="text"),
+        pytest.param({"prompt": "x", "max_completion_tokens": True}, "`max_completion_tokens` is True; allowed", id="bool"),
+        pytest.param(
+            {"url": "/v1/embeddings", "body": {"prompt": "x"}},
+            "`url` is '/v1/embeddings', but its body is one for completions",
+            id="url",
+        ),
+        pytest.param(
+            {"url": "/v1/completions", "body": {"messages": MESSAGES}},
+            "`url` is '/v1/completions', but its body is one for chat/completions",
+            id="other url",
+        ),
+        pytest.param(
+            {"url": "/v1/chat/completions", "body": {"prompt": "x"}}, "but its body is one for completions", id="longer url"
+        ),
+    ],
+)
+def test_a_body_that_cannot_work_is_told(tmp_path, row, says):
+    (tmp_path / "b.jsonl").write_text('{"prompt": "x"}\n' + json.dumps(row))
+    with pytest.raises(DatasetError) as error:
+        OpenAI(file="b.jsonl").load(1, tmp_path)
+    assert "b.jsonl line 2: " in str(error.value)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "endpoint", "other"),
+    [
+        ({"prompt": "x", "messages": None, "max_tokens": None}, "completions", "chat/completions"),
+        ({"messages": MESSAGES}, "chat/completions", "completions"),
+    ],
+    ids=["prompt", "messages"],
+)
+def test_bodies_are_for_the_target_s_endpoint(tmp_path, body, endpoint, other):
+    (tmp_path / "b.jsonl").write_text(json.dumps(body))
+    raw = {"name": "x", "duration": "1s", "arrivals": {"kind": "constant", "rate": "1/s"}}
+    raw |= {"workload": {"w": {"dataset": {"kind": "openai", "file": "b.jsonl"}}}}
+    target = {"url": "http://h/v1", "model": "m"}
+    assert load(raw | {"target": target | {"endpoint": endpoint}}).items(tmp_path)["w"].size == 1
+    with pytest.raises(DatasetError) as error:
+        load(raw | {"target": target | {"endpoint": other}}).items(tmp_path)
+    place = f"`workload.w.dataset`: {tmp_path / 'b.jsonl'} line 1"
+    assert str(error.value) == f'{place}: is a body for {endpoint}, but `target.endpoint` is "{other}"'
 
 
 @pytest.mark.parametrize(
