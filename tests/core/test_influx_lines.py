@@ -34,6 +34,36 @@ def told(snapshots, *, group_ns=10 * S, order=lambda intervals: intervals, run=N
     return b"".join(lines).decode()
 
 
+def stages_told(ended, counters=(), *, upto=60):
+    """Return the stages of which a run tells that they began, and when (s): `ended` is what its snapshots say of each second."""
+    story, run, lines = Story(a_run(), 10 * S), a_run(), []
+    for k in range(upto):
+        interval = Interval(k)
+        interval.ended |= {stage: at * S for stage, at in ended.items() if at == k}
+        interval.counters |= {("chunks", "chat", stage): 1 for second, stage in counters if second == k}
+        lines.append(story.interval(interval, 0).decode())
+    events = re.findall(r'title="stage",text="(\w+): [^"]*" (\d+)', "".join(lines))
+    return [(name, (int(time_ms) * 1_000_000 - run.started_ns) // S) for name, time_ms in events]
+
+
+STAGES_TOLD = {
+    "as planned": ({0: 5, 1: 15, 2: 40}, [], [("warmup", 0), ("ramp", 5), ("steady", 15), ("drain", 40)]),
+    "halted in the second, which leaves the third out": (
+        {0: 5, 1: 8, 2: 8}, [(9, 3)], [("warmup", 0), ("ramp", 5), ("drain", 8)],
+    ),
+    "left for a rate of the web UI, which runs on": ({0: 5, 1: 8, 2: 8}, [(9, 4)], [("warmup", 0), ("ramp", 5)]),
+    "left for such a rate, and halted": (
+        {0: 5, 1: 8, 2: 8, 4: 30}, [(9, 4), (31, 3)], [("warmup", 0), ("ramp", 5), ("drain", 30)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAGES_TOLD)
+def test_a_stage_is_told_where_it_really_began(name):
+    ended, counters, expected = STAGES_TOLD[name]
+    assert stages_told(ended, counters) == expected
+
+
 # --- Line protocol ---
 
 LINES = {

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from r1perf.schedule import begins_ns
+from r1perf.schedule.model import DRAIN
 from r1perf.sinks.influxdb.gather import Gatherer, Group
 from r1perf.sinks.influxdb.points import Points
 from r1perf.summary import Document, Interval, Run
@@ -47,10 +49,13 @@ class Story:
         self._ended |= interval.ended
         reached_ns = (interval.k + 1) * self._run.interval_ns
         for stage in list(self._unannounced):
-            base_ns = 0 if stage.follows is None else self._ended.get(stage.follows)
-            if base_ns is not None and base_ns + stage.start_ns < reached_ns:
+            begin_ns = begins_ns(stage, self._run.stages, self._ended)
+            if begin_ns is None or begin_ns >= reached_ns:
+                continue
+            early = stage.name == DRAIN and begin_ns < stage.start_ns  # or a stage of the web UI runs, which was not planned
+            if not early or any(index == stage.index for _, _, index in interval.counters):
                 self._unannounced.remove(stage)
-                begin_ms = (self._run.started_ns + base_ns + stage.start_ns) // 1_000_000
+                begin_ms = (self._run.started_ns + begin_ns) // 1_000_000
                 yield self._points.event("stage", f"{stage.name}: {stage.says}", begin_ms).encode()
 
 
