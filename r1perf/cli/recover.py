@@ -7,19 +7,22 @@ import click
 from r1perf.report import print_report
 from r1perf.report.paper import paper
 from r1perf.sinks.archive import write_document
-from r1perf.summary import document, recover
+from r1perf.summary import rebuilt
 
 
 @click.command("recover")
 @click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False), nargs=-1, required=True, metavar="RUN...")
 @click.option("--write", is_flag=True, help="Replace run.json in the first folder by what was rebuilt.")
-def command(runs: tuple[Path, ...], write: bool) -> None:
+def command(runs: tuple[Path, ...], write: bool) -> int:
     """Rebuild one run from the snapshots and requests files in RUN..., the folders in which its workers wrote.
 
-    For a run whose collector died; what was measured is in these files.
+    For a run whose collector died; what was measured is in these files. The exit code is 3 where the run did not come to its
+    end, or is invalid.
     """
-    summary = recover(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
-    rebuilt = document(summary, "interrupted", "rebuilt from what its workers had written")
-    print_report(rebuilt, paper())
+    built = rebuilt(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
+    print_report(built, paper())
     if write:
-        write_document(runs[0], rebuilt)
+        write_document(runs[0], built)
+    if built.early and built.reason is not None:
+        click.echo(f"r1perf: {built.reason}", err=True)
+    return 3 if built.early or not built.validity.valid else 0

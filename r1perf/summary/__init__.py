@@ -1,7 +1,7 @@
 """The merged snapshots of a run, and all that can be said from them: rates, cost, stationarity, validity, run.json."""
 
 from r1perf.summary.accuracy import Accuracy, accuracy
-from r1perf.summary.archived import load, read_document, recover
+from r1perf.summary.archived import load, read_document, rebuilt, recover
 from r1perf.summary.caching import Caching, caching
 from r1perf.summary.censoring import Between, Bounds, bounds
 from r1perf.summary.document import Document, SeriesRow, StageRow, WorkloadRow, document
@@ -41,6 +41,7 @@ __all__ = [
     "load",
     "rates",
     "read_document",
+    "rebuilt",
     "recent",
     "recover",
     "stationarity",

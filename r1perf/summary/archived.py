@@ -1,6 +1,9 @@
 """Read a run's archive: its `run.json`, or all that its workers' own files still tell."""
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from r1perf.errors import ArchiveError
 from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
@@ -12,8 +15,11 @@ from r1perf.snapshot import Snapshot
 from r1perf.summary.document import Document, decode, document
 from r1perf.summary.interval import Interval
 from r1perf.summary.merged import Summary
+from r1perf.summary.validity import Validity
 
 RUN_JSON = "run.json"
+
+NO_END = "the run did not come to its end; rebuilt from what its workers had written"
 
 
 def read_document(folder: Path) -> Document:
@@ -31,8 +37,23 @@ def load(folder: Path, damage: Damage = lambda sentence: None) -> Document:
     written = read_document(folder)
     if written.status != "running":
         return written
-    summary = recover(folder, damage=damage)
-    return document(summary, "interrupted", "the run did not come to its end; rebuilt from what its workers had written")
+    return rebuilt(folder, damage=damage)
+
+
+def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
+    """Rebuild a run's document from what its workers had written, in these folders.
+
+    A run that never came to its end says so, and one of whose workers nothing is here is invalid: nobody knows what it measured.
+    """
+    written = read_document(_told(folders))
+    summary = recover(*folders, damage=damage)
+    if written.status == "running":
+        written = msgspec.structs.replace(written, status="interrupted", reason=NO_END, early=True)
+    built = document(summary, written.status, written.reason)
+    there = {worker for worker, _ in _workers(*folders)}
+    reasons = [f"worker {worker}'s files are missing" for worker in written.workers if worker not in there]
+    reasons += built.validity.reasons
+    return msgspec.structs.replace(built, early=written.early, validity=Validity(not reasons, reasons))
 
 
 def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
@@ -42,8 +63,7 @@ def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
     snapshots hold outcomes are in them already, and the rest ended after its last snapshot. What was due and has neither
     counts as `lost`. Of the lines behind the last snapshot only the gaps between chunks are not known any more.
     """
-    written = [folder for folder in folders if (folder / RUN_JSON).exists()]
-    summary = Summary(read_document((written or list(folders))[0]).run())
+    summary = Summary(read_document(_told(folders)).run())
     for worker, folder in _workers(*folders):
         recover_worker(summary, folder, worker, damage)
         if summary.pending(worker):
@@ -71,6 +91,11 @@ def intervals(folder: Path, damage: Damage = lambda sentence: None) -> list[Inte
         if snapshots and (lost := summary.losses(worker)):
             found[snapshots[-1].k].lose(lost)
     return [interval for _, interval in sorted(found.items())]
+
+
+def _told(folders: Sequence[Path]) -> Path:
+    """Return the first folder with a `run.json`."""
+    return next((folder for folder in folders if (folder / RUN_JSON).exists()), folders[0])
 
 
 def _workers(*folders: Path) -> list[tuple[str, Path]]:

@@ -221,8 +221,9 @@ def test_a_run_that_never_ended_is_loaded_from_its_workers_files(tmp_path):
     archive(tmp_path)
     write(tmp_path)
     loaded = load(tmp_path)
-    assert (loaded.status, loaded.counts["scheduled"]) == ("interrupted", len(traffic()))
+    assert (loaded.status, loaded.early, loaded.counts["scheduled"]) == ("interrupted", True, len(traffic()))
     assert loaded.reason == "the run did not come to its end; rebuilt from what its workers had written"
+    assert loaded.validity.reasons == []
     archive(tmp_path, status="finished")
     assert load(tmp_path).counts["scheduled"] == 0  # a finished run is what its run.json says
 
