@@ -17,11 +17,13 @@ from r1perf.cli.view import view
 from r1perf.collector import View
 from r1perf.errors import UsageError
 from r1perf.launch.run import Ran, run
-from r1perf.report import print_report, print_verdicts, render_json
+from r1perf.report import print_report, print_verdicts, render_json, render_json_array
 from r1perf.report.paper import paper
 from r1perf.scenario import Scenario, folder
 from r1perf.sinks.archive import create
 from r1perf.sla import read_verdicts, runs_in
+
+BIND = "127.0.0.1:5557"
 
 
 @click.command("run")
@@ -30,7 +32,7 @@ from r1perf.sla import read_verdicts, runs_in
 @click.option(
     "--expect-workers", type=click.IntRange(min=1), help="Wait for so many workers from elsewhere instead (`r1perf worker`)."
 )
-@click.option("--bind", default="127.0.0.1:5557", show_default=True, metavar="HOST:PORT", help="Where to wait for them.")
+@click.option("--bind", metavar="HOST:PORT", help=f"Where to wait for them; {BIND} by default.")
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Make so many runs, in one folder.")
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where archives are kept.")
 @baseline_option
@@ -44,7 +46,7 @@ def command(
     source: str,
     workers: int,
     expect_workers: int | None,
-    bind: str,
+    bind: str | None,
     repeat: int,
     runs: Path,
     baseline: tuple[Path, ...],
@@ -93,9 +95,11 @@ class _CarryOut(Protocol):
 
 
 @contextmanager
-def _runner(workers: int, expect: int | None, bind: str) -> Iterator[_CarryOut]:
+def _runner(workers: int, expect: int | None, bind: str | None) -> Iterator[_CarryOut]:
     """Give what carries runs out: with workers on pipes, or with a swarm's."""
     if expect is None:
+        if bind is not None:
+            raise UsageError("--bind says where workers from elsewhere are waited for: it goes with --expect-workers")
         yield partial(run, workers=workers)
         return
     if workers > 1:
@@ -104,7 +108,7 @@ def _runner(workers: int, expect: int | None, bind: str) -> Iterator[_CarryOut]:
         from r1perf.swarm.gathering import gathered
     except ModuleNotFoundError as error:
         raise UsageError("a swarm needs Locust: install r1perf[swarm]") from error
-    with gathered(expect, bind, lambda sentence: click.echo(f"note: {sentence}", err=True)) as swarm:
+    with gathered(expect, bind or BIND, lambda sentence: click.echo(f"note: {sentence}", err=True)) as swarm:
         yield swarm.run
 
 
@@ -131,10 +135,8 @@ def _tell(ran: Ran, *, as_json: bool, quiet: bool) -> None:
 
 def _as_json(made: list[Ran], *, array: bool) -> str:
     """Return what --json prints: the document of the only run, or an array, however many of its runs were made."""
-    documents = [render_json(ran.verdict.document) for ran in made if ran.verdict.document is not None]
-    if not array:
-        return "".join(documents)
-    return "[\n" + ",\n".join(text.rstrip("\n") for text in documents) + "\n]\n"
+    documents = [ran.verdict.document for ran in made if ran.verdict.document is not None]
+    return render_json_array(documents) if array else "".join(map(render_json, documents))
 
 
 def _tell_side(made: list[Ran]) -> None:
