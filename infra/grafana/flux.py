@@ -18,7 +18,9 @@ WHOLE = "not exists r.workload"
 FIRST = 'r.part == "0"'
 """Late data is a part of its own: it adds to counts, but its percentiles are those of a few stragglers."""
 
-STEP_S = "(float(v: int(v: ${step})) / 1000000000.0)"
+COVERED = "covered_ns"
+"""How much of the run a point of the generator covers: a rate is divided by that, for a step may hold any number of points."""
+PER_SECOND = f"float(v: r._value) / float(v: r.{COVERED}) * 1000000000.0"
 ENDED_BADLY = "|".join(sorted(FAILED))
 
 
@@ -112,12 +114,26 @@ PER_STEP = 'aggregateWindow(every: ${step}, fn: sum, timeSrc: "_start", createEm
 
 
 def rates(titles: dict[str, str]) -> str:
-    """Draw how many a second there were of each counter."""
-    return piped(
-        points("r1_counters", RUN, WORKLOADS, fields(*titles)),
-        'group(columns: ["_field"])',
-        PER_STEP,
-        *series("name", chosen("r._field", titles), f"float(v: r._value) / {STEP_S}"),
+    """Draw how many a second there were of each counter, step by step."""
+    return _rates(titles, PER_STEP)
+
+
+def rates_now(titles: dict[str, str]) -> str:
+    """Draw how many a second there were of each counter in each interval, whatever the step: the last one is now."""
+    return _rates(titles, 'group(columns: ["_time", "_field"])', "sum()")
+
+
+def _rates(titles: dict[str, str], *adding: str) -> str:
+    """Divide what was counted by the time that the points cover, both added up in the same way."""
+    counted = points("r1_counters", RUN, WORKLOADS, fields(*titles))
+    covered = points("r1_counters", RUN, WHOLE, FIRST, fields(COVERED))
+    added = ('group(columns: ["_field"])', *adding, "group()")
+    counts = piped(counted, *added, record(_time="r._time", _field="r._field", _value="r._value"))
+    lengths = piped(covered, *added, record(_time="r._time", **{COVERED: "r._value"}))
+    return f"counts = {counts}\n\nlengths = {lengths}\n\n" + piped(
+        'join(tables: {counts: counts, lengths: lengths}, on: ["_time"])',
+        f"filter(fn: (r) => r.{COVERED} > 0)",
+        *series("name", chosen("r._field", titles), PER_SECOND),
     )
 
 
@@ -234,7 +250,7 @@ def table(conditions: tuple[str, ...], tags: dict[str, str], figures: dict[str, 
 # --- Several runs, laid over one another ---
 
 
-def _aligned(data: str, value: str) -> str:
+def _aligned(data: str, *value: str, kept: tuple[str, ...] = ("_time", "_value", "run_id")) -> str:
     """Lay runs over one another: a row for each second since the run began, a column for each run."""
     starts = piped(
         points("r1_run", RUNS, WHOLE, fields("status"), within=EVER),
@@ -242,11 +258,12 @@ def _aligned(data: str, value: str) -> str:
         'rename(columns: {_time: "began"})',
         "group()",
     )
-    values = piped(data, 'keep(columns: ["_time", "_value", "run_id"])', "group()")
+    values = piped(data, f"keep(columns: {columns(*kept)})", "group()")
+    ours = {each: f"r.{each}" for each in kept if each != "_time"}
     return f"starts = {starts}\n\ndata = {values}\n\n" + piped(
         'join(tables: {data: data, starts: starts}, on: ["run_id"])',
-        record(run_id="r.run_id", _value="r._value", ns="int(v: r._time) - int(v: r.began)"),
-        *(each for each in [value] if each),
+        record(**ours, ns="int(v: r._time) - int(v: r.began)"),
+        *value,
         record(run_id="r.run_id", _value="r._value", seconds="float(v: r.ns) / 1000000000.0"),
         "group()",
         'pivot(rowKey: ["seconds"], columnKey: ["run_id"], valueColumn: "_value")',
@@ -265,22 +282,26 @@ def compared_percentile(metric: str) -> str:
         f'last(column: "{metric}_count")',
         record(_time="r._time", run_id="r.run_id", _value=f"r.{field}"),
     )
-    return _aligned(rows, "")
+    return _aligned(rows)
 
 
-def compared_rate(*counters: str, workload: str = 'r.workload == "${workload}"') -> str:
-    """Lay the rate of counters over that of other runs, in steps since each run began."""
-    windows = "\n  |> ".join(
-        (
-            record(run_id="r.run_id", _value="r._value", ns="r.ns / int(v: ${step}) * int(v: ${step})"),
-            'group(columns: ["run_id", "ns"])',
-            "sum()",
-            record(run_id="r.run_id", ns="r.ns", _value=f"float(v: r._value) / {STEP_S}"),
-        )
+def compared_rate(counter: str) -> str:
+    """Lay the rate of a counter over that of other runs, in steps since each run began."""
+    generator = " and ".join(f"({each})" for each in (WHOLE, FIRST, fields(COVERED)))
+    wanted = f'(r.workload == "${{workload}}" and {fields(counter)}) or ({generator})'
+    return _aligned(
+        points("r1_counters", RUNS, wanted),
+        record(run_id="r.run_id", _field="r._field", _value="r._value", ns="r.ns / int(v: ${step}) * int(v: ${step})"),
+        'group(columns: ["run_id", "ns", "_field"])',
+        "sum()",
+        "group()",
+        'pivot(rowKey: ["run_id", "ns"], columnKey: ["_field"], valueColumn: "_value")',
+        f"filter(fn: (r) => exists r.{counter} and r.{COVERED} > 0)",
+        record(run_id="r.run_id", ns="r.ns", _value=PER_SECOND.replace("r._value", f"r.{counter}")),
+        kept=("_time", "_value", "run_id", "_field"),
     )
-    return _aligned(points("r1_counters", RUNS, workload, fields(*counters)), windows)
 
 
 def compared_level(field: str) -> str:
     """Lay what the generator measured over that of other runs."""
-    return _aligned(points("r1_counters", RUNS, WHOLE, FIRST, fields(field)), "")
+    return _aligned(points("r1_counters", RUNS, WHOLE, FIRST, fields(field)))

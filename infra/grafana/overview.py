@@ -55,10 +55,10 @@ def overview() -> Dashboard:
 def _stat_row(board: Dashboard) -> None:
     for panel in (
         text("State", flux.table((flux.RUN, flux.WHOLE), {}, STATE), "How the run stands; the verdict comes with its end."),
-        figure("Requests/s, now", flux.rates({"completed": "completed"}), "Requests that ended well, in the last step.", unit=units.RequestsPerSecond, decimals=2),
+        figure("Requests/s, now", flux.rates_now({"completed": "completed"}), "Requests that ended well, in the last interval.", unit=units.RequestsPerSecond, decimals=2),
         figure("Errors so far", flux.failed_share(), "Share of the ended requests that failed, over the run so far.", unit=units.PercentUnit, decimals=2, name="failed"),
         figure("In flight, now", flux.generator({"in_flight_total": "in flight"}), "At the end of the last interval.", decimals=0),
-        figure("Output tokens/s, now", flux.rates({"window_output_tokens": "output tokens"}), "In the last step.", decimals=0),
+        figure("Output tokens/s, now", flux.rates_now({"window_output_tokens": "output tokens"}), "In the last interval.", decimals=0),
         figure("p95 TTFT, now", flux.percentiles("ttft", "p95"), "Of the last interval alone, each workload apart.", unit=units.Milliseconds),
         figure("p95 TTFT, whole run", flux.table((flux.RUN, flux.WHOLE), {}, {"ttft_p95_ms": "TTFT"}), "Of the judged stages, from the run's own histogram; comes with its end.", unit=units.Milliseconds, name="p95 TTFT"),
         figure("Schedule delay, now", flux.generator({"schedule_delay_max_ms": "longest"}), "The longest of the last interval: how late this generator itself was.", unit=units.Milliseconds),

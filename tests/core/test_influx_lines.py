@@ -167,6 +167,24 @@ def test_points_of_a_metric_hold_its_exact_figures_and_its_histogram():
     assert "thinking_count" not in fields
 
 
+def covered(snapshots, group_ns):
+    points = parse(told(snapshots, group_ns=group_ns))
+    return {
+        point.time_ms - a_run().started_ns // 10**6: point.fields["covered_ns"]
+        for point in points
+        if "covered_ns" in point.fields
+    }
+
+
+def test_a_point_says_how_much_of_the_run_it_covers():
+    snapshots = play(traffic()[:20], seconds=12)
+    assert covered(snapshots, 10 * S) == {0: 10 * S, 10_000: 2 * S}
+    halves = covered(snapshots, 5 * S // 2)  # intervals of 1 s do not divide it: those that begin in it count
+    assert halves == {0: 3 * S, 2_500: 2 * S, 5_000: 3 * S, 7_500: 2 * S, 10_000: 2 * S}
+    late = snapshots[3]
+    assert covered([*snapshots, msgspec.structs.replace(late, worker="1")], 10 * S) == {0: 10 * S, 10_000: 2 * S}
+
+
 def test_a_histogram_that_is_too_large_for_a_field_is_cut_and_adds_up():
     source = random.Random(1)
     counts = Counts.of([int(source.lognormvariate(10, 2)) for _ in range(3000)])

@@ -29,7 +29,7 @@ def snapshots():
     return tuple(tuple(play(traffic()[n::3], seconds=50, worker=worker)) for n, worker in enumerate(WORKERS))
 
 
-def written(merged, *, group_ns=10 * S, run=None, status="finished", reason=None, sla=None):
+def written(merged, *, group_ns=10 * S, run=None, status="finished", reason=None, sla=None, early=False):
     """Write intervals (each a list of snapshots) as the sink does; return the bucket and the archive's document."""
     run = run or a_run(workers=WORKERS)
     bucket, story, summary = FakeBucket(), Story(run, group_ns), Summary(run)
@@ -38,7 +38,7 @@ def written(merged, *, group_ns=10 * S, run=None, status="finished", reason=None
         for snapshot in together:
             summary.merge(snapshot)
         bucket.write(story.interval(Interval.of(*together), 0))
-    built = document(summary, status, reason, sla)
+    built = msgspec.structs.replace(document(summary, status, reason, sla), early=early)
     bucket.write(story.end(built, 0))
     return bucket, built
 
@@ -139,8 +139,10 @@ def test_lost_requests_come_back_too():
 
 def test_how_it_ended_comes_back():
     sla = [{"clause": "p95(ttft) < 1s", "verdict": "fail"}]
-    bucket, built = written(in_order(), status="interrupted", reason='by "Ctrl-C"', sla=sla)
+    bucket, built = written(in_order(), status="interrupted", reason='by "Ctrl-C"', sla=sla, early=True)
     read_back = read(bucket, find(bucket, built.run_id), WHOLE)
+    assert differences(read_back, built) == []
+    assert read_back.early is True
     assert (read_back.status, read_back.reason, read_back.sla) == ("interrupted", 'by "Ctrl-C"', sla)
 
 

@@ -183,11 +183,44 @@ def test_a_heatmaps_cells_are_those_of_the_requests(recorded):
 
 def test_rates_add_up_to_the_counts(recorded):
     document = recorded.documents[0]
-    sums = Counter()
-    for row in recorded.panel("overview", "Requests/s") or ():
-        sums[row["name"]] += float(row["_value"]) * STEP_S
-    assert round(sums["scheduled"]) == document["counts"]["scheduled"]
-    assert round(sums["completed"]) == document["counters"]["completed"]
+    rows = recorded.panel("overview", "Requests/s", step="1000000h")
+    whole = {row["name"]: float(row["_value"]) * document["elapsed_s"] for row in rows}
+    assert len(rows) == 3
+    assert whole["scheduled"] == pytest.approx(document["counts"]["scheduled"], rel=1e-3)
+    assert whole["completed"] == pytest.approx(document["counters"]["completed"], rel=1e-3)
+
+
+@pytest.fixture(params=[10, 7], ids=["10 s", "7 s"])
+def steady(request, recorded):
+    """Give two runs of 18 requests/s, written as intervals of so many seconds; the last one is half as long."""
+    every, text = request.param, ""
+    for document in recorded.documents:
+        began_ms = document["started_ns"] // 1_000_000
+        place = {"run_id": document["run_id"], "scenario": "two-kinds", "target": "t", "model": "m", "part": "0"}
+        text += line("r1_run", {key: place[key] for key in ("run_id", "scenario")}, {"status": "finished"}, began_ms)
+        for n in range(40):
+            covered_ns, at_ms = (every if n < 39 else every / 2) * 10**9, began_ms + n * every * 1000
+            done = int(18 * covered_ns / 10**9)
+            text += line("r1_counters", place, {"covered_ns": int(covered_ns)}, at_ms)
+            for workload, stage, part in ((0, 0, 2), (0, 1, 3), (1, 1, 4)):  # ninths
+                here = place | {"workload": ("chat", "aime")[workload], "stage": f"s{stage}"}
+                text += line("r1_counters", here, {"completed": done * part // 9}, at_ms)
+    bucket = recorded.server.bucket()
+    write(recorded.server, bucket, text)
+    return Recorded(recorded.server, bucket, recorded.ran)
+
+
+@pytest.mark.parametrize("step", ["10s", "30s", "1m", "5m"])
+def test_a_steady_rate_is_drawn_as_it_is_whatever_the_step(steady, step):
+    drawn = [float(row["_value"]) for row in steady.panel("overview", "Requests/s", step=step)]
+    assert drawn == pytest.approx([18.0] * len(drawn), rel=0.02)  # counts are whole
+    assert len(drawn) > 1
+    now = [float(row["_value"]) for row in steady.panel("overview", "Requests/s, now", step=step)]
+    assert now == pytest.approx([18.0] * 40, rel=0.02)
+    rows = steady.panel("comparison", "Requests/s of ${workload}", step=step)
+    laid = [float(row[run]) for row in rows for run in steady.ids if run in row]
+    assert laid == pytest.approx([10.0] * len(laid), rel=0.05)
+    assert len(laid) > 1
 
 
 def test_outcomes_are_those_of_the_archive(recorded):
@@ -293,13 +326,14 @@ def test_late_data_adds_to_counts_and_to_no_percentile(recorded):
         here = place | {"workload": "chat", "stage": "steady", "part": part}
         text += line("r1_interval", here, {"ttft_count": n} | ranks | below, at_ms)
         text += line("r1_counters", here, {"completed": n, "outcome.ok": n}, at_ms)
-        text += line("r1_counters", place | {"part": part}, {"in_flight_total": level}, at_ms)
+        covered = {"covered_ns": 4 * 10**9} if part == "0" else {}
+        text += line("r1_counters", place | {"part": part}, {"in_flight_total": level} | covered, at_ms)
     bucket = recorded.server.bucket()
     write(recorded.server, bucket, text)
     late = Recorded(recorded.server, bucket, recorded.ran)
     assert {float(row["_value"]) for row in late.panel("overview", "TTFT")} == {100.0}
     assert [int(row["_value"]) for row in late.panel("overview", "In flight")] == [5]
-    assert [float(row["_value"]) for row in late.panel("overview", "Requests/s")] == [12 / STEP_S]
+    assert [float(row["_value"]) for row in late.panel("overview", "Requests/s")] == [12 / 4]
     assert [int(row["_value"]) for row in late.panel("overview", "Outcomes")] == [12]
     (cells,) = late.panel("overview", "TTFT heatmap")
     assert {cell: int(n) for cell, n in cells.items() if n not in ("0", cells["_time"])} == {"100": 10, "10000": 2}

@@ -59,6 +59,9 @@ class Points:
             tags = self._tags | {"workload": workload, "part": str(group.part)}
             yield line(COUNTERS, tags, {"in_flight": levels[max(levels)], "in_flight_flips": _pairs(levels)}, time_ms)
         generator = _generator(group, self._run.interval_ns)
+        if group.part == 0 and "elapsed_ns" in generator:
+            first = -(-group.number * self._group_ns // self._run.interval_ns)  # the first interval that begins in the group
+            generator["covered_ns"] = int(generator["elapsed_ns"]) - first * self._run.interval_ns
         if spool_bytes is not None:
             generator["spool_bytes"] = spool_bytes
         yield line(COUNTERS, self._tags | {"part": str(group.part)}, generator, time_ms)
@@ -168,6 +171,7 @@ def _verdict(document: Document) -> Fields:
         "status": document.status,
         "verdict": verdict(document),
         "valid": document.validity.valid,
+        "early": document.early,
         "in_flight": document.counts.get("in_flight", 0),
         "elapsed_s": document.elapsed_s,
     }

@@ -112,7 +112,8 @@ def _document(summary: Summary, found: Found, part: Part, in_flight: int) -> Doc
         in_flight = int(fields["in_flight"])
     sla = _json(fields, "sla", list[dict[str, Any]]) if found.ended and part.whole else []
     built = document(summary, status, reason, sla)
-    return msgspec.structs.replace(built, validity=validity, counts=built.counts | {"in_flight": in_flight})
+    early = bool(fields.get("early", False))
+    return msgspec.structs.replace(built, early=early, validity=validity, counts=built.counts | {"in_flight": in_flight})
 
 
 def _snapshots(found: Found, counters: Sequence[Row], series: Sequence[Row]) -> list[Snapshot]:
