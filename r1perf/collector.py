@@ -18,6 +18,7 @@ from r1perf.scenario import Scenario, resolved
 from r1perf.schedule import live_stage
 from r1perf.sinks import Sink
 from r1perf.sla import Standing, entries, exit_code, terms
+from r1perf.sla.planned import together
 from r1perf.summary import Document, Run, Summary, document, recent
 from r1perf.summary.archived import recover_worker
 
@@ -292,6 +293,7 @@ class Collector:
             stages=stages,
             workloads=tuple(scenario.workload),
             workers=tuple(self._workers),
+            planned=together(row for ready in self._ready.values() for row in ready.planned),
             prompting=prompting,
             price=target.price,
             system=target.system,
@@ -307,8 +309,7 @@ class Collector:
             return
         self.summary = Summary(run)
         if promised.clauses:
-            planned = [row for ready in self._ready.values() for row in ready.planned]
-            self._standing = Standing(scenario, promised, self.summary, planned)
+            self._standing = Standing(scenario, promised, self.summary)
         for worker in self._workers:
             self._running.add(worker)
             self.heard(worker)  # it may have been ready, and silent, for long while others loaded

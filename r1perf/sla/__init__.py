@@ -5,7 +5,7 @@
 """
 
 from r1perf.errors import ClauseError
-from r1perf.sla.account import Account, Planned
+from r1perf.sla.account import Account
 from r1perf.sla.archive import judge_archive, runs_in
 from r1perf.sla.clauses import Baseline, Bound, Clause
 from r1perf.sla.compile import watch
@@ -40,7 +40,6 @@ __all__ = [
     "Flow",
     "Foresight",
     "Limit",
-    "Planned",
     "Runs",
     "Scope",
     "Standing",

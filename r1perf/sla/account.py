@@ -15,10 +15,7 @@ from r1perf.sla.evidence import Absent, Attempts, Flow, Window
 from r1perf.sla.percentile import observed
 from r1perf.sla.tallied import Tallied
 from r1perf.sla.terms import Terms
-from r1perf.summary import ALL, Summary
-
-Planned = Mapping[tuple[str, int], int | None]
-"""Requests by workload and stage, as planned; under the stage `ALL` those that may come in any. None: not known."""
+from r1perf.summary import Summary
 
 Missing = Callable[[str | None, set[int]], int]
 """How many requests of a workload (None: of all) and these stages ended of which an archive does not hold what came, at most."""
@@ -36,11 +33,11 @@ class Account:
 
     def __init__(
         self, summary: Summary, scenario: Scenario, terms: Terms, tallied: Tallied, *,
-        bracketed: frozenset[int] = frozenset(), kept: bool = True, planned: Planned | None = None,
+        bracketed: frozenset[int] = frozenset(), kept: bool = True,
         missing: Missing = lambda workload, stages: 0, absent: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
         self.summary, self.scenario, self.terms = summary, scenario, terms
-        self._tallied, self._bracketed, self._kept, self._planned = tallied, bracketed, kept, planned
+        self._tallied, self._bracketed, self._kept = tallied, bracketed, kept
         self._missing, self._absent = missing, absent or {}
 
     def absent(self, index: int) -> str | None:
@@ -99,10 +96,11 @@ class Account:
 
     def planned(self, clause: Clause) -> int | None:
         """Return how many requests were planned, at most; None where that is not known."""
-        if self._planned is None or len(self.summary.stages) > len(self.summary.run.stages):
+        planned = self.summary.run.planned
+        if not planned or len(self.summary.stages) > len(self.summary.run.stages):
             return None  # stages were added while the run went on
         workload, stages = self._selection(clause)
-        counted = [n for (w, s), n in self._planned.items() if workload in (None, w) and (s == ALL or s in stages)]
+        counted = [row.requests for row in planned if workload in (None, row.workload) and row.stage in (None, *stages)]
         return None if None in counted else sum(n for n in counted if n is not None)
 
     def _selection(self, clause: Clause) -> tuple[str | None, set[int]]:

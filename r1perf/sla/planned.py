@@ -1,12 +1,13 @@
 """Count the requests that a worker's shard plans: what a clause is held against when its run ends early."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 import numpy as np
 
 from r1perf.datasets import Items
 from r1perf.schedule import Plan, Sessions
+from r1perf.summary.run import PlannedRequests
 
 ANY = -1
 """Stands for any stage: later turns, and sessions, may drift into another one than they began in."""
@@ -33,6 +34,14 @@ def planned(plan: Plan, items: Mapping[str, Items]) -> tuple[Row, ...]:
     for group in plan.sessions:
         _sessions(found, plan, items, group)
     return tuple((workload, stage, n) for (workload, stage), n in found.items())
+
+
+def together(rows: Iterable[Row]) -> tuple[PlannedRequests, ...]:
+    """Add up what the workers plan, as a run's archive keeps it."""
+    found: dict[tuple[str, int], int | None] = {}
+    for workload, stage, n in rows:
+        _add(found, workload, stage, n)
+    return tuple(PlannedRequests(workload, None if stage == ANY else stage, n) for (workload, stage), n in found.items())
 
 
 def _sessions(found: dict[tuple[str, int], int | None], plan: Plan, items: Mapping[str, Items], group: Sessions) -> None:

@@ -1,6 +1,6 @@
 """Hold how the clauses of a run stand while it goes on, and judge them when it is over."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -8,7 +8,6 @@ import msgspec
 from r1perf.scenario import Scenario
 from r1perf.sla.account import Account
 from r1perf.sla.finding import Verdict
-from r1perf.sla.planned import Row
 from r1perf.sla.tallied import Tallied
 from r1perf.sla.tally import Tally
 from r1perf.sla.terms import Terms
@@ -20,17 +19,13 @@ _decode = msgspec.msgpack.Decoder(list[Tally]).decode
 
 
 class Standing:
-    """The clauses of one live run. `planned` are the requests that each worker plans."""
+    """The clauses of one live run."""
 
-    def __init__(self, scenario: Scenario, terms: Terms, summary: Summary, planned: Iterable[Row]) -> None:
+    def __init__(self, scenario: Scenario, terms: Terms, summary: Summary) -> None:
         self._tallied = Tallied()
         self._ahead: dict[str, tuple[int, list[Tally]]] = {}  # by worker, of its newest snapshot
         self._summary = summary
-        together: dict[tuple[str, int], int | None] = {}
-        for workload, stage, n in planned:
-            before = together.get((workload, stage), 0)
-            together[workload, stage] = None if before is None or n is None else before + n
-        self._account = partial(Account, summary, scenario, terms, planned=together or None)
+        self._account = partial(Account, summary, scenario, terms)
 
     def add(self, snapshot: Snapshot) -> None:
         """Count a snapshot, once."""

@@ -17,7 +17,7 @@ from r1perf.summary.caching import Caching, caching
 from r1perf.summary.censoring import Bounds, bounds
 from r1perf.summary.merged import ALL, Summary
 from r1perf.summary.rates import Cost, Little, Rates, cost, little, rates
-from r1perf.summary.run import Run
+from r1perf.summary.run import PlannedRequests, Run
 from r1perf.summary.stationarity import stationarity
 from r1perf.summary.validity import Validity, validity
 from r1perf.target import Price, System
@@ -88,6 +88,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     elapsed_s: float
     interval_ns: int
     workers: tuple[str, ...] = ()
+    planned: tuple[PlannedRequests, ...] = ()
     counts: dict[str, int] = {}  # by outcome, with `scheduled` and `in_flight`
     reasons: dict[str, dict[str, int]] = {}
     counters: dict[str, int] = {}
@@ -122,6 +123,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             stages=tuple(row.plan for row in self.stages),
             workloads=tuple(row.name for row in self.workloads),
             workers=self.workers,
+            planned=self.planned,
             prompting={row.name: row.prompting for row in self.workloads if row.prompting is not None},
             price=self.price,
             system=self.system,
@@ -152,6 +154,7 @@ def document(
         elapsed_s=summary.covered_ns / 1e9,
         interval_ns=run.interval_ns,
         workers=run.workers or tuple(sorted(summary.health)),
+        planned=run.planned if len(summary.stages) == len(run.stages) else (),  # one was added: it has no end
         counts=outcome_counts(summary),
         reasons={outcome: reasons for outcome in Outcome if (reasons := summary.reasons(outcome))},
         counters={name: n for name in COUNTERS if (n := summary.counter(name, stage=ALL))},

@@ -9,6 +9,14 @@ from r1perf.schedule import Stage
 from r1perf.target import Price, System
 
 
+class PlannedRequests(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many requests of a workload are planned, at most, in a stage (by index; None: in any); `requests` None: not known."""
+
+    workload: str
+    stage: int | None = None
+    requests: int | None = None
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of a scenario. `started_ns` is t0 on the wall clock; stage offsets count from it.
 
@@ -26,6 +34,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     workloads: tuple[str, ...] = ()  # in the scenario's order
     workers: tuple[str, ...] = ()
+    planned: tuple[PlannedRequests, ...] = ()  # where clauses are to be judged
     prompting: dict[str, Prompting] = {}  # by workload
     price: Price = Price()
     system: System = System()

@@ -27,6 +27,7 @@ from r1perf.sla import (
     verdicts,
 )
 from r1perf.sla.foresight import warning
+from r1perf.sla.planned import together
 from r1perf.sla.terms import closed, outline
 from r1perf.sla.verdicts import Side, broken
 from r1perf.summary import Summary, cost, rates
@@ -51,12 +52,13 @@ decode = msgspec.msgpack.Decoder(list[Tally]).decode
 def account(texts, answers=None, *, seconds=60, seed=3, scenario=SCENARIO, planned=None, **run):
     """Play a run whose clauses are these."""
     promised = Terms(tuple(map(parse, texts)))
-    summary, tallied = Summary(a_run(**run)), Tallied()
+    known = together((workload, stage, n) for (workload, stage), n in (planned or {}).items())
+    summary, tallied = Summary(a_run(planned=known, **run)), Tallied()
     answers = traffic(seed) if answers is None else answers
     for taken in played(tuple(answers), seconds, tuple(promised.watches(STAGES))):
         summary.merge(taken)
         tallied.add(decode(taken.tallies))
-    return Account(summary, scenario, promised, tallied, planned=planned)
+    return Account(summary, scenario, promised, tallied)
 
 
 @cache

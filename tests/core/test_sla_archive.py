@@ -23,6 +23,7 @@ from r1perf.recorder import Recorder
 from r1perf.report.verdicts import summed
 from r1perf.result import Outcome, Result
 from r1perf.scenario import resolved
+from r1perf.schedule import Stage
 from r1perf.sinks.archive import write_document
 from r1perf.sla import (
     ClauseError,
@@ -43,6 +44,7 @@ from r1perf.sla.gaps import clusters
 from r1perf.sla.terms import outline
 from r1perf.snapshot import encode
 from r1perf.summary import Summary, document, read_document
+from r1perf.summary.run import PlannedRequests
 from r1perf.summary.validity import Validity
 
 CLAUSES = (
@@ -77,14 +79,25 @@ def archived(folder, clauses=CLAUSES, **options):
 
 
 def written(
-    folder, clauses, *, workers=2, seed=3, slower=1.0, well=False, status="finished", reason=None, early=True, invalid=()
+    folder,
+    clauses,
+    *,
+    workers=2,
+    seed=3,
+    slower=1.0,
+    well=False,
+    status="finished",
+    reason=None,
+    early=True,
+    invalid=(),
+    planned=(),
 ):
     """Do that."""
     scenario = msgspec.structs.replace(SCENARIO, sla=msgspec.structs.replace(SCENARIO.sla, clauses=tuple(clauses)))
     promised = terms(scenario, outline(scenario))
-    run = a_run(scenario=resolved(scenario), workers=tuple(map(str, range(workers))))
+    run = a_run(scenario=resolved(scenario), workers=tuple(map(str, range(workers))), planned=planned)
     summary = Summary(run)
-    standing = Standing(scenario, promised, summary, ())
+    standing = Standing(scenario, promised, summary)
     answers = [
         msgspec.structs.replace(one, ttft_ns=int(one.ttft_ns * slower))
         for one in traffic(seed)
@@ -217,7 +230,7 @@ def test_answers_that_the_end_cut_count_both_ways_as_live(tmp_path):
             ended = a_result(arrival=n, outcome=Outcome.OK if well else Outcome.CANCELLED, grade="right" if well else None, **at)
             requests.write(recorder.add(ended, None, ended.grade))
         summary = Summary(run)
-        standing = Standing(SCENARIO, Terms((parse(clause),)), summary, ())
+        standing = Standing(SCENARIO, Terms((parse(clause),)), summary)
         for k in range(22):
             taken = recorder.flip(T0 + (k + 1) * S, last=k == 21)
             snapshots.write(encode(taken))
@@ -394,6 +407,35 @@ def test_a_run_that_did_not_end_well_never_passes(tmp_path, ending, verdict, say
     archived(tmp_path / "run", ["p95(ttft) < 200ms"], **ending)
     for found in judge_archive(tmp_path / "run", ["p95(ttft) < 200ms", "p95(ttft) < 9s"]):
         assert (found.verdict, found.says[: len(says)]) == (verdict, says)
+
+
+class TestEarly:
+    """What was planned is in run.json, so that a run that ended early is judged as it was live."""
+
+    CLAUSES = ("p95(ttft) < 1ms", "p50(e2e) < 9m", "p95(ttft){workload=chat} < 1ms", "error_rate < 50%", "max(ttft) < 1ms")
+    PLANNED = (PlannedRequests("chat", 1, 40), PlannedRequests("chat", 2, 200), PlannedRequests("aime", None, 90))
+    WHY = "the limit of $1"
+
+    def test_as_live(self, tmp_path):
+        live = archived(tmp_path / "run", self.CLAUSES, planned=self.PLANNED, reason=self.WHY)
+        forgotten(tmp_path / "run")
+        recorded = {one.clause: one for one in judge_archive(tmp_path / "run")}
+        assert recorded == live
+        assert [one.verdict for one in live.values()] == ["fail", "inconclusive", "fail", "inconclusive", "fail"]
+        assert [one.planned for one in live.values()] == [330, 330, 240, 330, None]
+
+    def test_of_a_run_that_was_killed_too(self, tmp_path):
+        archived(tmp_path / "run", [], workers=1, status="running", planned=self.PLANNED)
+        write_document(tmp_path / "run", document(Summary(read_document(tmp_path / "run").run()), "running"))
+        found = judged(tmp_path / "run", *self.CLAUSES)
+        assert [one.verdict for one in found.values()] == ["fail", "inconclusive", "fail", "inconclusive", "fail"]
+
+    def test_an_added_stage_has_no_end(self, tmp_path):
+        archived(tmp_path / "run", self.CLAUSES, workers=1, reason=self.WHY, planned=self.PLANNED)
+        summary = Summary(read_document(tmp_path / "run").run())
+        assert document(summary).planned == self.PLANNED
+        summary.add_stage(Stage(4, "live-1", 40 * S, None, True, "set in the web UI"))
+        assert document(summary).planned == ()
 
 
 def test_a_whole_run_in_which_nothing_ended_well_is_judged(tmp_path):

@@ -29,6 +29,7 @@ from r1perf.sla.planned import ANY, planned
 from r1perf.sla.recorded import replay
 from r1perf.snapshot import Counter, Health, Series, Snapshot
 from r1perf.source import WorkloadSource
+from r1perf.summary.run import PlannedRequests
 from r1perf.target import Price, Target
 from r1perf.traffic import Traffic
 from r1perf.units import Duration, Rate
@@ -414,6 +415,14 @@ def test_a_run_ends_with_a_verdict_and_its_exit_code(tmp_path, over, verdict, co
     (found,) = bench.end()
     assert (found.verdict, found.n, found.over, bench.collector.verdict.code) == (verdict, 400, over, code)
     assert bench.sink.document.sla == bench.collector.verdict.document.sla
+
+
+def test_what_workers_plan_together_goes_into_the_archive(tmp_path):
+    planned = (("w", 0, 150), ("w", ANY, 20), ("w", 1, None))
+    bench = Bench(tmp_path, ["p95(ttft) < 800ms"], planned, workers=("0", "1"))
+    assert bench.sink.run.planned == (PlannedRequests("w", 0, 300), PlannedRequests("w", None, 40), PlannedRequests("w", 1, None))
+    bench.end()
+    assert bench.sink.document.planned == bench.sink.run.planned
 
 
 def test_the_tightest_limit_says_how_late_the_generator_may_be(tmp_path):
