@@ -33,6 +33,8 @@ def replay(
     end_ns = int(trace.offsets_ns[-1]) + 1 if length_ns is None else start_ns + length_ns
     if max(start_ns, end_ns, (end_ns - start_ns) / speed) > MOST_NS:
         raise DatasetError("the replay would last longer than 146 years")
+    if end_ns > start_ns and not round((end_ns - start_ns) / speed):
+        raise DatasetError(f"at {speed:g} times its speed the replay would last no time")
     first, last = np.searchsorted(trace.offsets_ns, [start_ns, end_ns])
     rows = np.arange(first, last)
     if not len(rows):

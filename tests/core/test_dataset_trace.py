@@ -172,6 +172,7 @@ def test_windows_and_speed(options, rows, offsets_ns):
     [
         ({"start_ns": 20 * S}, "the trace has no request from 20 s to 9 s; it is 9 s long"),
         ({"start_ns": S + 1, "length_ns": 5}, "the trace has no request from 1 s to 1 s"),
+        ({"speed": 1e300}, "at 1e+300 times its speed the replay would last no time"),
         ({"speed": 1e-9}, "the replay would last longer than 146 years"),
         ({"length_ns": 2**70}, "the replay would last longer than 146 years"),
         ({"rate": 1e9}, "at 1e+09 requests/s the replay would have 9,000,000,001 requests; allowed: 50,000,000"),
