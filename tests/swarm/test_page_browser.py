@@ -228,6 +228,22 @@ def test_it_fits(browser, stand, width, columns):
     )
 
 
+def test_a_phone_shows_the_percentiles_beside_their_names(browser, stand):
+    begun(stand)
+    browser.open(f"{stand.url}/r1perf", 400, 800)
+    browser.until(lambda: browser.all("#figures tr[data-metric]"), "the table")
+    rights = """
+      const box = document.querySelector("#figures").parentElement, end = box.getBoundingClientRect().right;
+      box.scrollLeft = arguments[0];
+      return [...document.querySelectorAll("#figures thead th")]
+        .filter((one) => one.getBoundingClientRect().right <= end + 1).map((one) => one.textContent);
+    """
+    assert browser.run(rights, 0) == ["", "count", "mean", "p50", "p90", "p95"]
+    assert browser.run(rights, 1000)[-2:] == ["p99", "max"]
+    left = "return document.querySelector('#figures tbody tr[data-metric] th').getBoundingClientRect().left"
+    assert browser.run(left) > 0, "a row's name stays where it is"
+
+
 def test_it_follows_the_light(browser, stand):
     begun(stand)
     browser.open(f"{stand.url}/r1perf")
