@@ -334,6 +334,7 @@ BAD = [
     pytest.param(["smoke", "--url", "http://127.0.0.1:1/v1", "--model", "m"], "cannot be reached", id="unreachable"),
     pytest.param(["smoke", "--set", "target.api_key_env=NO_SUCH_KEY"], "NO_SUCH_KEY is not set", id="no key"),
     pytest.param(["smoke", "--url", "simulate:nothing"], "nothing", id="unknown profile"),
+    pytest.param(["smoke", "--bind", "127.0.0.1:1"], "--bind says where workers from elsewhere", id="nobody is waited for"),
 ]
 
 
