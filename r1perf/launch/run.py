@@ -3,7 +3,7 @@
 import os
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -64,12 +64,15 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
         )
 
 
-def sinks(order: Order, view: View) -> list[Sink]:
-    """Make the sinks of a run; the archive comes first, so that it is complete before the others are waited for."""
+def sinks(order: Order, view: View, interrupts: Callable[[], int]) -> list[Sink]:
+    """Make the sinks of a run; the archive comes first, so that it is complete before the others are waited for.
+
+    `interrupts` counts the Ctrl-C so far, also while a sink ends.
+    """
     made: list[Sink] = [ArchiveSink(order.folder)]
     influxdb = settings(order.scenario.sinks.influxdb, os.environ)
     if influxdb is not None:
-        made.append(InfluxSink(influxdb, order.folder, view.note))
+        made.append(InfluxSink(influxdb, order.folder, view.note, interrupts=interrupts))
     return made
 
 
@@ -83,7 +86,7 @@ def ran(order: Order, verdict: Verdict, runs: Path) -> Ran:
 
 def _collect(order: Order, count: int, view: View) -> Verdict:
     with Workers(count, order.folder) as workers, _interrupts() as interrupts:
-        collector = Collector(order, workers.names, workers.send, sinks(order, view), view)
+        collector = Collector(order, workers.names, workers.send, sinks(order, view, lambda: len(interrupts)), view)
         collector.begin()
         taken = 0
         while collector.verdict is None:

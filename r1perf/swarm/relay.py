@@ -70,10 +70,13 @@ class Relay:
         self._fetching: dict[str, Fetching] = {}
         self._inbox: deque[Callable[[], object]] = deque()
         self._came = loop.event()
+        self._interrupts = 0
         closed = order.scenario.arrivals
         self._sessions = Sessions(closed) if order.users and isinstance(closed, Closed) else None
         self.begun = loop.event()  # t0 is announced, or the run will never begin
-        self._collector = Collector(order, list(self._crew), self._send, [*sinks(order, view), *watching], view)
+        self._collector = Collector(
+            order, list(self._crew), self._send, [*sinks(order, view, lambda: self._interrupts), *watching], view
+        )
 
     @property
     def summary(self) -> Summary | None:
@@ -96,6 +99,7 @@ class Relay:
 
     def interrupt(self) -> None:
         """Take a Ctrl-C: the first drains for a bounded time, the second cuts."""
+        self._interrupts += 1
         self._later(self._collector.interrupt)
 
     def stop(self, reason: str, *, asked: bool = True) -> None:

@@ -8,6 +8,7 @@ from virtual_run import S, a_run, play, traffic
 
 from r1perf.errors import DatabaseError
 from r1perf.sinks.influxdb import delivery
+from r1perf.sinks.influxdb import sink as sinks
 from r1perf.sinks.influxdb.reading import Part, find, read
 from r1perf.sinks.influxdb.settings import Access, Settings, Token
 from r1perf.sinks.influxdb.sink import InfluxSink
@@ -32,10 +33,10 @@ class Fake:
         self.bucket.write(lines)
 
 
-def a_sink(folder, server, deadline_ns=20 * S):
+def a_sink(folder, server, deadline_ns=20 * S, **more):
     told = []
     made = Settings(url="http://h:8086", bucket="b", access=Access(Token("t")), deadline_ns=deadline_ns)
-    return InfluxSink(made, folder, told.append, connect=lambda settings: server), told
+    return InfluxSink(made, folder, told.append, connect=lambda settings: server, **more), told
 
 
 def carried_out(sink, snapshots):
@@ -77,6 +78,32 @@ def test_a_server_that_never_answers_holds_nobody_and_its_points_stay(tmp_path):
         )
     finally:
         gate.set()
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "says"),
+    [
+        pytest.param(2, 2, None, id="two before"),
+        pytest.param(1, 2, "waiting up to 3600 s for InfluxDB; once more to stop at once", id="the second one meanwhile"),
+        pytest.param(0, 1, "waiting up to 3600 s for InfluxDB; Ctrl-C to stop at once", id="the first one meanwhile"),
+    ],
+)
+def test_who_has_interrupted_enough_is_not_held_by_the_server(tmp_path, monkeypatch, before, later, says):
+    monkeypatch.setattr(sinks, "TOLD_S", 0.0)
+    gate, asked = threading.Event(), []
+
+    def interrupts():
+        asked.append(1)
+        assert len(asked) < 6, "the waiting goes on"
+        return before if len(asked) < 4 else later
+
+    sink, told = a_sink(tmp_path, Fake(gate=gate), deadline_ns=3600 * S, interrupts=interrupts)
+    try:
+        carried_out(sink, play(traffic()[:5], seconds=12))
+    finally:
+        gate.set()
+    assert told[:-1] == ([says] if says else [])
+    assert "are not in InfluxDB yet" in told[-1]
 
 
 def test_a_server_that_is_away_for_a_while_gets_everything(tmp_path):

@@ -14,6 +14,9 @@ from r1perf.sinks.influxdb.story import Story
 from r1perf.sinks.influxdb.writer import Writer
 from r1perf.summary import Document, Interval, Run
 
+TOLD_S = 1.0
+"""So long the end waits for the server in silence."""
+
 
 class _Open(msgspec.Struct):
     """What there is while the run goes on."""
@@ -27,6 +30,7 @@ class _Open(msgspec.Struct):
 class InfluxSink:
     """Write a run to InfluxDB. It never raises and never ends a run: what goes wrong is told to `tell`, and the spool stays.
 
+    `interrupts` counts the Ctrl-C so far: one that comes while the end waits for the server, or a second one, ends the waiting.
     `connect` makes the server; a test has another one.
     """
 
@@ -36,7 +40,9 @@ class InfluxSink:
         folder: Path,
         tell: Callable[[str], None],
         connect: Callable[[Settings], Server] = Server,
+        interrupts: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._interrupts = interrupts
         self._settings, self._folder, self._tell, self._connect = settings, folder, tell, connect
         self._open: _Open | None = None
         self._early: list[tuple[str, int]] = []  # notes from before the run's beginning
@@ -78,7 +84,7 @@ class InfluxSink:
         spool = opened.spool
         self._keep(opened, opened.story.end(document, spool.waiting))
         spool.complete = True
-        opened.writer.finish(self._settings.deadline_ns / 1e9)
+        opened.writer.finish(self._settings.deadline_ns / 1e9, self._enough())
         self._report(opened)
         spool.close()
         left, missing = spool.waiting, []
@@ -92,6 +98,23 @@ class InfluxSink:
             sends = f"`{again(self._folder, whole=True)}` sends the whole run, as far as its archive has it"
         if missing:
             self._tell(f"{' and '.join(missing)}; once that is put right, {sends}")
+
+    def _enough(self) -> Callable[[float], bool]:
+        """Return what tells whether people have waited enough for the end; it says what they wait for."""
+        before, told = self._interrupts(), False
+
+        def enough(waited_s: float) -> bool:
+            nonlocal told
+            now = self._interrupts()
+            if now > min(before, 1):
+                return True
+            if waited_s >= TOLD_S and not told:
+                told = True
+                most = self._settings.deadline_ns / 1e9
+                self._tell(f"waiting up to {most:g} s for InfluxDB; {'once more' if now else 'Ctrl-C'} to stop at once")
+            return False
+
+        return enough
 
     def _keep(self, opened: _Open, lines: bytes) -> None:
         opened.spool.append(lines)

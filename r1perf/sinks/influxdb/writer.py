@@ -10,6 +10,9 @@ from r1perf.errors import R1perfError
 from r1perf.sinks.influxdb.delivery import Delivery
 from r1perf.sinks.influxdb.spool import Spool
 
+LOOK_S = 0.1
+"""How often the end looks up while it waits."""
+
 
 class Writer:
     """One thread, a greenlet where gevent has patched the process. What it has to say waits in `said` for whoever asks.
@@ -38,13 +41,20 @@ class Writer:
             self._news = True
             self._changed.notify()
 
-    def finish(self, seconds: float) -> None:
-        """Write what is left, for at most so long; then give up, even in the middle of a write."""
+    def finish(self, seconds: float, enough: Callable[[float], bool] = lambda waited_s: False) -> None:
+        """Write what is left, for at most so long; then give up, even in the middle of a write.
+
+        `enough` is asked a few times a second whether to give up before, and told how long it has been.
+        """
         with self._changed:
             self._ending = True
             self._delivery.hurry()
             self._changed.notify()
-        self._thread.join(seconds)
+        began_ns = clock.monotonic_ns()
+        while (
+            self._thread.is_alive() and (waited_s := (clock.monotonic_ns() - began_ns) / 1e9) < seconds and not enough(waited_s)
+        ):
+            self._thread.join(min(LOOK_S, seconds - waited_s))
         with self._changed:
             self._gave_up = True
             self._changed.notify()
