@@ -249,7 +249,7 @@ def test_a_killed_collector_leaves_files_from_which_the_run_is_rebuilt(start):
         time.sleep(0.05)
     assert not Path(f"/proc/{worker}").exists(), "an orphaned worker ends by itself"
     assert run.document["status"] == "running"
-    recovered = subprocess.run([*R1PERF, "recover", str(run.folder), "--write"], capture_output=True, text=True)
+    recovered = subprocess.run([*R1PERF, "recover", str(run.folder), "--write"], capture_output=True, text=True, check=False)
     assert recovered.returncode == 3
     assert "rebuilt from what its workers had" in recovered.stdout
     assert run.document["status"] == "interrupted"

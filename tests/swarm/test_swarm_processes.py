@@ -293,7 +293,7 @@ def test_a_killed_master_leaves_files_from_which_the_run_is_rebuilt(swarm):
     master.kill()
     assert [swarm.wait(worker, 20) for worker in workers] == [3, 3]
     assert swarm.document["status"] == "running"
-    recovered = subprocess.run([*R1PERF, "recover", str(swarm.archive), "--write"], capture_output=True, text=True)
+    recovered = subprocess.run([*R1PERF, "recover", str(swarm.archive), "--write"], capture_output=True, text=True, check=False)
     assert recovered.returncode == 3
     assert "rebuilt from what its workers had" in recovered.stdout
     assert swarm.document["counts"]["ok"] >= 30
