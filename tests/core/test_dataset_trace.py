@@ -158,6 +158,7 @@ TEN = trace_of([k * S for k in range(10)])
         pytest.param({"start_ns": 3 * S, "length_ns": 2 * S}, [3, 4], [0, S], id="window, its end outside"),
         pytest.param({"start_ns": int(2.5 * S), "length_ns": S}, [3], [S // 2], id="window between requests"),
         pytest.param({"speed": 4.0, "length_ns": 3 * S}, [0, 1, 2], [0, S // 4, S // 2], id="speed"),
+        pytest.param({"speed": 1e300}, list(range(10)), [0] * 10, id="all at once"),
         pytest.param({"start_ns": 8 * S, "length_ns": 100 * S}, [8, 9], [0, S], id="window over the end"),
     ],
 )
@@ -165,6 +166,7 @@ def test_windows_and_speed(options, rows, offsets_ns):
     chosen = replay(TEN, **options)
     assert chosen.rows.tolist() == rows
     assert chosen.offsets_ns.tolist() == offsets_ns
+    assert chosen.length_ns >= 1
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,6 @@ def test_windows_and_speed(options, rows, offsets_ns):
     [
         ({"start_ns": 20 * S}, "the trace has no request from 20 s to 9 s; it is 9 s long"),
         ({"start_ns": S + 1, "length_ns": 5}, "the trace has no request from 1 s to 1 s"),
-        ({"speed": 1e300}, "at 1e+300 times its speed the replay would last no time"),
         ({"speed": 1e-9}, "the replay would last longer than 146 years"),
         ({"length_ns": 2**70}, "the replay would last longer than 146 years"),
         ({"rate": 1e9}, "at 1e+09 requests/s the replay would have 9,000,000,001 requests; allowed: 50,000,000"),
