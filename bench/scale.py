@@ -32,8 +32,8 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def scale() -> bool:
-    """Measure, and print both tables as Markdown."""
-    figures = measured()
+    """Measure, and print both tables as Markdown; the second follows from the first as it is printed."""
+    figures = shown(measured())
     sys.stdout.write(f"\n{figures_table(figures)}\n\n{swarm_table(figures)}\n")
     return True
 
@@ -57,6 +57,19 @@ def measured() -> Figures:
         beat_share=told["idle"],
         report_ms=(told["cpu_s"] - told["idle"] * told["wall_s"]) / crowd["reports"] * 1e3,
         report_kb=crowd["bytes"] / crowd["reports"] / 1e3,
+    )
+
+
+def shown(figures: Figures) -> Figures:
+    """Round the figures to what the table shows, so that whoever reckons with them comes to the same."""
+    return Figures(
+        chunk_us=round(figures.chunk_us, 1),
+        request_us=round(figures.request_us),
+        stream_kb=round(figures.stream_kb),
+        worker_mb=round(figures.worker_mb),
+        beat_share=round(figures.beat_share, 2),
+        report_ms=round(figures.report_ms, 2),
+        report_kb=round(figures.report_kb),
     )
 
 
