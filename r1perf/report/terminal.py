@@ -14,6 +14,7 @@ from r1perf.report.wording import count, digits, duration, money, plural, rate, 
 from r1perf.result import CENSORED, FAILED
 from r1perf.sla import read_verdicts
 from r1perf.summary import Document, Rates, SeriesRow, StageRow
+from r1perf.summary.document import Covered
 
 LATENCIES = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e")
 TOKENS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
@@ -51,14 +52,31 @@ def _head(document: Document, console: Console) -> None:
     facts = [
         f"{document.name} on {document.target}",
         f"model {document.model}, engine {document.engine}, {document.url}" if document.model else document.url,
-        f"{document.started}, {span(document.elapsed_s)}, {plural(len(document.workers), 'worker')}, run {document.run_id}",
+        f"{document.started}, {_length(document)}, {plural(len(document.workers), 'worker')}, run {document.run_id}",
     ]
     console.print(Text(facts[0], style="bold"))
     for fact in filter(None, facts[1:]):
         console.print(Text(fact))
     if document.status != "finished":
         console.print(Text(f"{document.status}: {document.reason}" if document.reason else document.status, style="bold yellow"))
+    if document.part is not None:
+        console.print(_part(document.part))
     console.print()
+
+
+def _length(document: Document) -> str:
+    """Say how long the whole run took."""
+    if document.part is None:
+        return span(document.elapsed_s)
+    return "goes on" if document.part.run_s is None else span(document.part.run_s)
+
+
+def _part(part: Covered) -> Text:
+    of = "" if part.run_s is None else f" of {span(part.run_s)}"
+    return Text(
+        f"part of the run: {span(part.begin_s)} to {span(part.end_s)}{of}; not judged; answers to earlier requests are in it",
+        style="bold yellow",
+    )
 
 
 def _outcomes(document: Document, console: Console) -> None:

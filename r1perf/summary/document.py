@@ -70,6 +70,14 @@ class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     prompting: Prompting | None = None
 
 
+class Covered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which part of a run a document tells of, as offsets from t0; `run_s` is the whole run's length, None while it goes on."""
+
+    begin_s: float
+    end_s: float
+    run_s: float | None = None
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run, as `run.json` holds it. `status`: running, finished, interrupted or failed (then `reason` says why)."""
 
@@ -86,6 +94,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: str  # ISO 8601, UTC
     started_ns: int
     elapsed_s: float
+    part: Covered | None = None  # where it is not the whole run
     interval_ns: int
     workers: tuple[str, ...] = ()
     planned: tuple[PlannedRequests, ...] = ()

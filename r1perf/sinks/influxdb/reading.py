@@ -16,9 +16,10 @@ from r1perf.sinks.influxdb.query import LAST_MS, Bucket
 from r1perf.sinks.influxdb.server import Row
 from r1perf.snapshot import Counter, Health, Series, Snapshot
 from r1perf.summary import Document, Run, Summary, Validity, document
+from r1perf.summary.document import Covered
 from r1perf.summary.listed import Listed
 
-NOT_ENDED = "the run has no end in InfluxDB"
+NOT_ENDED = "the run has no end in InfluxDB: it goes on, or it was killed"
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -107,13 +108,17 @@ def _document(summary: Summary, found: Found, part: Part, in_flight: int) -> Doc
         status, reason = str(fields["status"]), fields.get("reason")
         validity = Validity(bool(fields["valid"]), _json(fields, "reasons", list[str]))
     else:
-        status, reason, validity = "interrupted", NOT_ENDED, Validity(False, [NOT_ENDED])
+        status, reason, validity = "running", NOT_ENDED, Validity(False, [NOT_ENDED])
     if found.ended and part.whole:
         in_flight = int(fields["in_flight"])
     sla = _json(fields, "sla", list[dict[str, Any]]) if found.ended and part.whole else []
     built = document(summary, status, reason, sla)
-    early = bool(fields.get("early", False))
-    return msgspec.structs.replace(built, early=early, validity=validity, counts=built.counts | {"in_flight": in_flight})
+    early, covered = bool(fields.get("early", False)), None
+    if not part.whole:
+        run_s = float(fields["elapsed_s"]) if found.ended else None
+        covered = Covered(summary.since_ns / 1e9, summary.elapsed_ns / 1e9, run_s)
+    counts = built.counts | {"in_flight": in_flight}
+    return msgspec.structs.replace(built, early=early, part=covered, validity=validity, counts=counts)
 
 
 def _snapshots(found: Found, counters: Sequence[Row], series: Sequence[Row]) -> list[Snapshot]:
