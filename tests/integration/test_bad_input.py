@@ -14,7 +14,7 @@ SMOKE = ("--url", "simulate:tiny", "--requests", "4", "--rate", "20/s", "--quiet
 FILES = [
     pytest.param("set.jsonl", b'{"problem": "1+1", "answer": "2"}\n{"problem": "x" "answer": 3}\n', " line 2: JSON is malformed", id="JSON"),
     pytest.param("set.jsonl", b'{"question": "1+1"}\n', r" line 1: has no `problem` or `Problem` \(it has question\)", id="column"),
-    pytest.param("set.csv", b"problem,answer\n\xff\xfe,1\n", r" line \d: .*utf-8", id="bytes"),
+    pytest.param("set.csv", b"problem,answer\n\xff\xfe,1\n", r" line 2: is not UTF-8 text \(byte 0xff\)", id="bytes"),
     pytest.param("set.jsonl", None, ": no such file", id="missing"),
 ]  # fmt: skip
 
