@@ -15,8 +15,8 @@ class Feed:
     """The sinks of one run. One that cannot write gets nothing more but the end; `on_failure` hears why."""
 
     def __init__(self, sinks: Sequence[Sink], on_failure: Callable[[str], None]) -> None:
-        self._sinks, self._on_failure = list(sinks), on_failure
-        self._broken: list[Sink] = []
+        self._all, self._on_failure = tuple(sinks), on_failure
+        self._sinks = list(sinks)  # that can write
         self._whole: set[int] = set()  # intervals that the summary holds and the sinks have not been given
         self._given = -1  # the last one that they have
         self._late: dict[int, Interval] = {}  # what came afterwards
@@ -55,13 +55,12 @@ class Feed:
                     sink.write(interval)
                 except R1perfError as error:
                     self._sinks.remove(sink)
-                    self._broken.append(sink)
                     self._on_failure(str(error))
 
     def close(self, document: Document) -> str | None:
-        """Give every sink the end, also those that could not write; return why the first could not end."""
+        """Give every sink the end, in their order, also those that could not write; return why the first could not end."""
         failure = None
-        for sink in [*self._sinks, *self._broken]:
+        for sink in self._all:
             try:
                 sink.close(document)
             except R1perfError as error:
