@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, 
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
 
-from infra.grafana import flux
+from infra.grafana import flux, laid
 from infra.grafana.overview import FIGURES, LATENCIES, STATE, STEPS, UNITS
 from infra.grafana.panels import choice, listed, overlay, rows
 
@@ -44,13 +44,13 @@ def _overlays(board: Dashboard) -> None:
     board.with_row(Row("${percentile} of ${workload}, from each run's beginning"))
     for title, metric, says in LATENCIES:
         note = f"{title}: {says}. One point an interval (10 s), as it was."
-        board.with_panel(overlay(title, flux.compared_percentile(metric), note, unit=units.Milliseconds, width=8))
+        board.with_panel(overlay(title, laid.percentile(metric), note, unit=units.Milliseconds, width=8))
     board.with_row(Row("Traffic, from each run's beginning"))
-    done = flux.compared_rate("completed")
-    tokens = flux.compared_rate("window_output_tokens")
+    done = laid.rate("completed")
+    tokens = laid.rate("window_output_tokens")
     for panel in (
         overlay("Requests/s of ${workload}", done, "Requests that ended well.", unit=units.RequestsPerSecond, width=8),
         overlay("Output tokens/s of ${workload}", tokens, "Spread over their request's own chunks.", width=8),
-        overlay("In flight", flux.compared_level("in_flight_total"), "All workloads, at the end of each interval.", width=8),
+        overlay("In flight", laid.level("in_flight_total"), "All workloads, at the end of each interval.", width=8),
     ):
         board.with_panel(panel)
