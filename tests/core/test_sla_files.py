@@ -180,7 +180,7 @@ def test_whatever_stands_where_in_openslo_a_wrong_document_is_a_usage_error(data
         holder: Any = documents
         for step in way:
             holder = holder[step]
-        holder[last] = data.draw(ANYTHING)
+        holder[last] = copy.deepcopy(data.draw(ANYTHING))  # the next round may change what is in it
     try:
         said = clauses(documents)
     except UsageError as refused:
