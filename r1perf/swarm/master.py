@@ -216,7 +216,7 @@ class Master:
             if isinstance(message, wire.Hello | wire.Pong):
                 new = self._roster.take(client_id, message)
                 if isinstance(message, wire.Hello):
-                    waits = new and self._view is not None and self.summary is not None
+                    waits = new and self._view is not None and self._relay is not None  # whose crew is complete
                     self._tell(client_id, "", wire.Welcome(os.getpid(), self._place, waits))
                     if waits and self._view is not None:
                         self._view.note(f"a worker on {message.host} has joined: it waits for the next run, this one has begun")

@@ -1,5 +1,6 @@
 """One run on the master: `r1perf.collector.Collector`, spoken to by the workers' frames."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -201,7 +202,7 @@ class Relay:
         elif isinstance(message, messages.ToCollector):
             if isinstance(message, messages.Ready):
                 message = self._ready(name, message)
-            elif isinstance(message, messages.Refused):
+            elif isinstance(message, messages.Refused) and self._crew[name].pid != os.getpid():
                 message = messages.Refused(f"worker {name} ({self._crew[name].host}): {message.sentence}")
             self._collector.receive(name, message)
 

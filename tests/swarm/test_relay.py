@@ -1,5 +1,6 @@
 """A whole run between relay and parts on virtual time, whatever happens to their messages and to the workers."""
 
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -11,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1perf import messages
+from r1perf.arrivals import Closed
+from r1perf.errors import UsageError
 from r1perf.journal import read_requests
 from r1perf.swarm import wire
+from r1perf.swarm.sessions import Sessions
 
 
 def counts(chaos):
@@ -260,3 +264,35 @@ def test_a_changed_rate_is_a_stage_of_its_own_on_every_worker(tmp_path):
     assert rows["poisson"].end_s == live.start_s
     assert len(chaos.sent) == len(set(chaos.sent)) == counts(chaos)["ok"]
     assert "the rate is 50/s from 1.2 s on: stage live-1" in chaos.view.notes
+
+
+class Keyless(Chaos):
+    """A swarm whose second worker lacks the key."""
+
+    def set_up(self, loop, assign, told):
+        if assign.shard == 1:
+            raise UsageError("there is no key")
+        return super().set_up(loop, assign, told)
+
+
+def test_a_worker_that_cannot_take_part_is_named_unless_it_is_this_process(tmp_path, monkeypatch):
+    chaos = Keyless(tmp_path)
+    assert (chaos.verdict.code, chaos.verdict.sentence) == (2, "worker 1 (h): there is no key")
+    assert chaos.sent == []
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # the workers' in these runs
+    (tmp_path / "alone").mkdir()
+    assert Keyless(tmp_path / "alone").verdict.sentence == "there is no key"
+
+
+def test_sessions_that_people_change_are_in_the_run(tmp_path):
+    def change(chaos):
+        chaos.sleep(100)
+        chaos.relay._sessions = Sessions(Closed(sessions=4))
+        chaos.relay._sessions.says = "poisson 10/s"  # as the stage says here
+        chaos.relay.set_sessions(4)
+        chaos.sleep(1000)
+        chaos.relay.set_sessions(6)
+
+    chaos = Chaos(tmp_path, meanwhile=change)
+    assert "sessions 4 -> 6 at 1.0 s" in chaos.view.notes
+    assert chaos.verdict.document.stages[0].plan.says == "closed, sessions by Locust's users (4 to 6)"
