@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -117,7 +118,9 @@ class ArchiveSink:
             try:
                 write_document(self.folder, document)
             except ArchiveError as error:
-                raise ArchiveError(f"{error}; with room on the disk `r1perf recover {self.folder}` completes it") from error
+                raise ArchiveError(
+                    f"{error}; with room on the disk `{shlex.join(['r1perf', 'recover', str(self.folder)])}` completes it"
+                ) from error
 
     def _flush(self, number: int) -> None:
         tagged = self._lines.pop(number)

@@ -240,6 +240,23 @@ def test_the_command_that_helps_is_one_that_a_shell_takes(tmp_path, db, capsys, 
     assert shlex.split(command) == ["r1perf", "influx", "replay", "--all", str(folder)]
 
 
+def test_a_token_that_may_not_read_is_told_what_reading_is_for(tmp_path, db, replayed, monkeypatch):
+    """InfluxDB 2 says of a bucket that a token may not read that it could not find it."""
+    a_folder(tmp_path, db)
+
+    def points(*asked):
+        raise DatabaseError('HTTP 404: could not find bucket "b"', status=404)
+
+    monkeypatch.setattr(db.bucket, "points", points)
+    assert replayed()[0] == 0
+    code, out, err = replayed("--all")
+    assert (code, out) == (2, "")
+    assert err == (
+        "r1perf: before a whole run is sent the bucket must be read, for late data would count twice, and it cannot be "
+        '(may the token read?): HTTP 404: could not find bucket "b"\n'
+    )
+
+
 def test_elsewhere_nothing_is_said_to_be_kept(tmp_path, db, replayed):
     a_folder(tmp_path, db)
     db.trouble = AWAY

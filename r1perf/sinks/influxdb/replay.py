@@ -12,7 +12,7 @@ from r1perf import clock
 from r1perf.errors import ArchiveError, DatabaseError, UsageError
 from r1perf.scenario import InfluxDb
 from r1perf.scenario.decode import convert
-from r1perf.sinks.influxdb.delivery import Delivery
+from r1perf.sinks.influxdb.delivery import NOT_LET_IN, Delivery
 from r1perf.sinks.influxdb.points import COUNTERS
 from r1perf.sinks.influxdb.query import Bucket
 from r1perf.sinks.influxdb.server import Server
@@ -83,7 +83,8 @@ def _refuse_late(run_id: str, to: Settings) -> None:
             rows = Bucket(server, to.bucket).points(COUNTERS, run_id)
         except DatabaseError as error:
             raise DatabaseError(
-                f"before a whole run is sent, the bucket must be read, for late data would count twice; it cannot be: {error}",
+                "before a whole run is sent the bucket must be read, for late data would count twice, and it cannot be"
+                f"{' (may the token read?)' if error.status in NOT_LET_IN else ''}: {error}",
                 says=error.says,
                 status=error.status,
             ) from error
