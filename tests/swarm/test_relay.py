@@ -296,3 +296,13 @@ def test_sessions_that_people_change_are_in_the_run(tmp_path):
     chaos = Chaos(tmp_path, meanwhile=change)
     assert "sessions 4 -> 6 at 1.0 s" in chaos.view.notes
     assert chaos.verdict.document.stages[0].plan.says == "closed, sessions by Locust's users (4 to 6)"
+
+
+@pytest.mark.parametrize(("asked", "code"), [(True, 0), (False, 3)])
+def test_an_end_that_people_asked_for_is_no_fault_of_the_run(tmp_path, asked, code):
+    def end(chaos):
+        chaos.sleep(2000)
+        chaos.relay.stop("enough", asked=asked)
+
+    verdict = Chaos(tmp_path, seconds=4.0, meanwhile=end).verdict
+    assert (verdict.code, verdict.sentence, verdict.document.early) == (code, "enough", True)
