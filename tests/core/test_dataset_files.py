@@ -95,7 +95,9 @@ def test_csv_cells_may_be_long(tmp_path):
         pytest.param("a.csv", b'p\n"1\n', "a.csv line 2: unexpected end of data", id="open quote"),
         pytest.param("a.csv", b"p\n", "a.csv: has no rows", id="header only"),
         pytest.param("a.csv", b"p,q,p\n1,2,3\n", "a.csv line 1: the header names `p` more than once", id="column twice"),
-        pytest.param("a.csv", b"p\n" + b"1\n" * 9000 + b"caf\xe9\n", "a.csv line 9002: is not UTF-8 text (byte 0xe9)", id="latin-1"),
+        pytest.param(
+            "a.csv", b"p\n" + b"1\n" * 9000 + b"caf\xe9\n", "a.csv line 9002: is not UTF-8 text (byte 0xe9)", id="latin-1"
+        ),
         pytest.param("a.csv", "p\n1\n".encode("utf-16"), "a.csv: is UTF-16 text; allowed: UTF-8", id="utf-16"),
         pytest.param("a.txt", b"\x1f\x8b\x08\xff", "a.txt: is compressed (gzip); unpack it first", id="gzip"),
         pytest.param("a.txt", b"ok\n\xff\xfe", "a.txt line 2: is not UTF-8 text (byte 0xff)", id="text"),

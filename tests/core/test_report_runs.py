@@ -40,7 +40,7 @@ def test_a_wide_terminal_has_a_line_for_each():
 
 @pytest.mark.parametrize("width", [52, 60, 80, 119, 120, 200])
 def test_no_figure_and_no_verdict_is_ever_cut(width):
-    found = msgspec.structs.replace(LONGEST, where="/home/somebody/measurements/of/the/cluster/runs/20261130T155805Z-r1-mixed")
+    found = msgspec.structs.replace(LONGEST, where="/mnt/somewhere/measurements/of/the/cluster/runs/20261130T155805Z-r1-mixed")
     text = "\n".join(listed(width, found))
     assert "…" not in text
     for word in (*FIGURES, "interrupted,", "inconclusive"):

@@ -369,7 +369,9 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, name,
         Path(name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError) as caught:
         load(name)
-    assert str(caught.value) == message.replace("{all}", ", ".join([*shipped(), *kinds()])).replace("{shipped}", ", ".join(shipped()))
+    assert str(caught.value) == message.replace("{all}", ", ".join([*shipped(), *kinds()])).replace(
+        "{shipped}", ", ".join(shipped())
+    )
 
 
 def test_a_pipe_is_read_as_a_file_is(path, tmp_path):

@@ -4,6 +4,8 @@ import os
 import re
 import shlex
 import subprocess
+import sys
+import textwrap
 
 import pytest
 from runs import R1PERF
@@ -14,7 +16,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 SHORT = {
     "probe": [],
     "check": [],
-    "run": ["--duration", "1s", "--requests", "2"],
+    "run": ["--duration", "1s", "--requests", "2", "--set", "warmup=1s"],
 }
 """What makes a command of the README end soon, on an endpoint that answers in a moment."""
 
@@ -33,7 +35,8 @@ def shape(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_commands_run(line, simulator, tmp_path):
+def test_commands_run(line, start_simulator, tmp_path):
+    simulator = start_simulator("--speed", "100")
     words = shlex.split(line.replace("http://127.0.0.1:8000/v1", simulator.url))[1:]
     place = ["--runs", str(tmp_path)] if words[0] == "run" else []
     done = subprocess.run(
@@ -47,10 +50,23 @@ def test_output_of_the_demo_is_of_the_demo(tmp_path):
     """The Makefile's own words, in a fifth of the time; figures differ, the tables are the same."""
     (line,) = re.findall(r"^\t\$\(BIN\)/r1perf (run r1-mixed.*)$", MAKEFILE, re.MULTILINE)
     (shown,) = re.findall(r"```console\n\$ make demo\n(.*?)```", README, re.DOTALL)
-    command = [*R1PERF, *shlex.split(line), "--duration", "12s", "--runs", str(tmp_path)]
+    command = [*R1PERF, *shlex.split(line), "--duration", "8s", "--runs", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "80"}, check=False)
     assert done.returncode in (0, 3), done.stderr
     assert len(shape(shown)) > 10
     assert [part for part in shape(shown) if part not in shape(done.stdout)] == []
     assert re.search(r"\n(\S*runs/)?\d{8}T\d{6}Z-r1-mixed\n$", done.stdout)
     assert re.search(r"\nruns/\d{8}T\d{6}Z-r1-mixed\n$", shown)
+
+
+def test_the_test_of_a_promise_is_one(tmp_path):
+    (shown,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    test = tmp_path / "test_promise.py"
+    test.write_text("import pytest\n\n" + textwrap.dedent(shown))
+    command = [sys.executable, "-m", "pytest", "--r1-sla", "--collect-only", "-q", "-p", "no:asyncio", test]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("test_promise.py")] == [
+        "test_promise.py::test_release[p95(ttft)<800ms]",
+        "test_promise.py::test_release[error_rate<1%]",
+    ]
