@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
+from r1perf.errors import UsageError
 from r1perf.report import print_report
 from r1perf.report.paper import paper
 from r1perf.sinks.archive import write_document
-from r1perf.summary import rebuilt
+from r1perf.summary import read_document, rebuilt
+from r1perf.summary.archived import NO_END, RUN_JSON
 
 
 @click.command("recover")
@@ -17,8 +19,15 @@ def command(runs: tuple[Path, ...], write: bool) -> int:
     """Rebuild one run from the snapshots and requests files in RUN..., the folders in which its workers wrote.
 
     For a run whose collector died; what was measured is in these files. The exit code is 3 where the run did not come to its
-    end, or is invalid.
+    end, or is invalid. A run.json of the run's own end is never replaced.
     """
+    if write and (runs[0] / RUN_JSON).exists():
+        written = read_document(runs[0])
+        if written.status != "running" and written.reason != NO_END:
+            raise UsageError(
+                f"{runs[0] / RUN_JSON} is that of the run's own end ({written.status}), which no rebuilt one replaces; "
+                f"without --write you see what the files hold"
+            )
     built = rebuilt(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
     print_report(built, paper())
     if write:

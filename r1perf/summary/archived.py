@@ -1,6 +1,7 @@
 """Read a run's archive: its `run.json`, or all that its workers' own files still tell."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from r1perf.errors import ArchiveError
 from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
 from r1perf.recorder import Recorder
-from r1perf.result import Result
+from r1perf.result import CENSORED, FAILED, Result
 from r1perf.schedule import Stage, stage_name
 from r1perf.schedule.model import DRAIN
 from r1perf.snapshot import Snapshot
@@ -44,6 +45,7 @@ def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
     """Rebuild a run's document from what its workers had written, in these folders.
 
     A run that never came to its end says so, and one of whose workers nothing is here is invalid: nobody knows what it measured.
+    Raises ArchiveError where the folders are not those of one run.
     """
     written = read_document(_told(folders))
     summary = recover(*folders, damage=damage)
@@ -94,41 +96,67 @@ def intervals(folder: Path, damage: Damage = lambda sentence: None) -> list[Inte
 
 
 def _told(folders: Sequence[Path]) -> Path:
-    """Return the first folder with a `run.json`."""
-    return next((folder for folder in folders if (folder / RUN_JSON).exists()), folders[0])
+    """Return the first folder with a `run.json`; raises ArchiveError where another one's is of another run."""
+    told = [folder for folder in folders if (folder / RUN_JSON).exists()]
+    for other in told[1:]:
+        ids = [read_document(folder).run_id for folder in (told[0], other)]
+        if ids[0] != ids[1]:
+            raise ArchiveError(f"{told[0]} and {other} hold two runs, {ids[0]} and {ids[1]}")
+    return told[0] if told else folders[0]
 
 
 def _workers(*folders: Path) -> list[tuple[str, Path]]:
-    """Find the workers that have written into these folders."""
-    found = {
-        path.name.removeprefix(prefix).removesuffix(suffix): folder
-        for folder in folders
-        for prefix, suffix in (("snapshots.", ""), ("requests.", ".jsonl"))
-        for path in sorted(folder.glob(f"{prefix}*{suffix}"))
-    }
+    """Find the workers that have written into these folders; raises ArchiveError where one has into two of them."""
+    found = dict[str, Path]()
+    for folder in folders:
+        for prefix, suffix in (("snapshots.", ""), ("requests.", ".jsonl")):
+            for path in sorted(folder.glob(f"{prefix}*{suffix}")):
+                worker = path.name.removeprefix(prefix).removesuffix(suffix)
+                if not found.setdefault(worker, folder).samefile(folder):
+                    raise ArchiveError(
+                        f"{found[worker]} and {folder} both hold files of a worker {worker}: a worker writes into one"
+                    )
     return sorted(found.items())
 
 
 def recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage = lambda sentence: None) -> list[Snapshot]:
     """Merge what a worker has written and the summary does not hold yet; return the snapshots that were new."""
     covered, last, merged = 0, None, []
+    done, well = Counter[str](), Counter[str]()  # by workload: whole conversations, requests that ended well
     path = snapshots_path(folder, worker)
     for snapshot in read_snapshots(path, damage) if path.exists() else ():
         if summary.merge(snapshot):
             merged.append(snapshot)
-        covered += sum(counter.n for counter in snapshot.counters if counter.name.startswith("outcome."))
+        for counter in snapshot.counters:
+            covered += counter.n if counter.name.startswith("outcome.") else 0
+            done[counter.workload] += counter.n if counter.name == "conversations_done" else 0
         last = snapshot
-    path = requests_path(folder, worker)
-    rest = [result for n, result in enumerate(read_requests(path, damage)) if n >= covered] if path.exists() else []
+    path, rest, several = requests_path(folder, worker), list[Result](), set[str]()
+    for n, result in enumerate(read_requests(path, damage) if path.exists() else ()):
+        if n >= covered:
+            rest.append(result)
+        elif _well(result):
+            well[result.workload] += 1
+        if result.turn:
+            several.add(result.workload)
     if rest:
-        replayed = _replayed(summary, worker, rest, last)
+        # Conversations have one turn where each request that ended well was the end of one.
+        single = {workload for workload, n in well.items() if n == done[workload]} - several
+        replayed = _replayed(summary, worker, rest, last, single)
         if summary.merge(replayed):
             merged.append(replayed)
     return merged
 
 
-def _replayed(summary: Summary, worker: str, rest: list[Result], last: Snapshot | None) -> Snapshot:
-    """Make the snapshot that the worker did not live to make."""
+def _well(result: Result) -> bool:
+    return result.outcome not in FAILED and result.outcome not in CENSORED
+
+
+def _replayed(summary: Summary, worker: str, rest: Sequence[Result], last: Snapshot | None, single: Collection[str]) -> Snapshot:
+    """Make the snapshot that the worker did not live to make.
+
+    No line says how many turns its conversation has: those of the `single` workloads have one, others are not counted as done.
+    """
     interval_ns = summary.run.interval_ns
     t0_ns = last.t0_ns if last is not None else min(result.scheduled_ns for result in rest)
     since_ns = t0_ns if last is None else t0_ns + (last.k + 1) * interval_ns
@@ -139,6 +167,10 @@ def _replayed(summary: Summary, worker: str, rest: list[Result], last: Snapshot 
     for result in rest:
         if result.scheduled_ns >= since_ns:
             recorder.count("scheduled", result.workload, result.stage)
+            if not result.turn:
+                recorder.count("conversations", result.workload, result.stage)
+        if result.workload in single and _well(result):
+            recorder.count("conversations_done", result.workload, result.stage)
         recorder.replay(result, since_ns)
     end_ns = max(since_ns + 1, *(result.done_ns for result in rest))
     recorder.skip_to(-1 if last is None else last.k)

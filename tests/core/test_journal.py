@@ -208,6 +208,35 @@ def test_requests_that_ended_after_the_last_snapshot_are_recovered_and_the_rest_
     assert validity(summary).reasons == ["worker 0 was lost", f"{len(flying)} requests in flight on a lost worker had no end"]
 
 
+@pytest.mark.parametrize("keep", [45, 23, 10])
+def test_conversations_behind_the_last_snapshot_are_counted(tmp_path, keep):
+    """All of these have one turn, as the snapshots tell: each request that ended well ended one."""
+    archive(tmp_path)
+    live = Summary(a_run())
+    for snapshot in write(tmp_path, [one for one in traffic() if one.outcome is not Outcome.TRUNCATED])[0]:
+        live.merge(snapshot)
+    cut_snapshots(tmp_path, keep=keep)
+    summary = recover(tmp_path)
+    for name in ("conversations", "conversations_done"):
+        assert summary.counter(name, stage=ALL) == live.counter(name, stage=ALL) > 0
+
+
+def test_of_several_turns_nobody_knows_which_was_the_last(tmp_path):
+    archive(tmp_path)
+    _, results = write(tmp_path)
+    (tmp_path / "requests.0.jsonl").unlink()
+    with RequestsJournal(tmp_path, "0") as requests:
+        for result in results:
+            requests.write(msgspec.structs.replace(result, turn=result.arrival % 2))
+    cut_snapshots(tmp_path, keep=23)
+    known, summary = Summary(a_run()), recover(tmp_path)
+    for snapshot in read_snapshots(tmp_path / "snapshots.0"):
+        known.merge(snapshot)
+    begun = [r for r in results if r.scheduled_ns >= 1_023 * S and not r.arrival % 2]
+    assert summary.counter("conversations", stage=ALL) == known.counter("conversations", stage=ALL) + len(begun)
+    assert summary.counter("conversations_done", stage=ALL) == known.counter("conversations_done", stage=ALL)
+
+
 def test_a_worker_that_died_before_its_first_snapshot(tmp_path):
     archive(tmp_path)
     _, results = write(tmp_path)

@@ -1,11 +1,15 @@
 """`r1perf recover`: what it says of a run, and with which exit code."""
 
+import re
+import shutil
+
 import msgspec
 import pytest
 from click.testing import CliRunner
 from virtual_run import a_run, play, traffic
 
 from r1perf.cli.recover import command
+from r1perf.errors import ArchiveError, UsageError
 from r1perf.journal import SnapshotsJournal
 from r1perf.sinks.archive import write_document
 from r1perf.snapshot import Counter, encode
@@ -43,13 +47,16 @@ def recovered(*folders, write=False):
         ),
     ],
 )  # fmt: skip
-def test_what_is_said_of_a_rebuilt_run(tmp_path, more, code, status, reasons, says):
+def test_what_is_said_of_a_rebuilt_run(tmp_path, monkeypatch, more, code, status, reasons, says):
+    kept = []
+    monkeypatch.setattr("r1perf.cli.recover.print_report", lambda built, console: kept.append(built))
     archive(tmp_path, **more)
-    ran = recovered(tmp_path, write=True)
-    built = read_document(tmp_path)
+    ran = recovered(tmp_path, write=not more.get("status"))
+    (built,) = kept
     assert (ran.return_value, ran.stderr) == (code, says)
     assert (built.status, built.early, built.validity.reasons) == (status, bool(says), reasons)
     assert built.validity.valid is not bool(reasons)
+    assert (read_document(tmp_path) == built) is not bool(more.get("status"))
 
 
 def test_an_invalid_run_that_had_ended_is_exit_code_3(tmp_path):
@@ -70,3 +77,38 @@ def test_files_in_another_folder_are_not_missing(tmp_path):
     assert load(parts[0]).validity.reasons == ["worker 1's files are missing"]
     recovered(*parts, write=True)
     assert read_document(parts[0]).validity.reasons == []
+    recovered(*parts, write=True)  # a rebuilt one may be rebuilt again
+
+
+def refusal(*folders, error=ArchiveError, write=False):
+    """Return what is said, once it is seen that nothing was changed."""
+    before = [(folder / "run.json").read_bytes() for folder in folders]
+    ran = recovered(*folders, write=write)
+    assert [(folder / "run.json").read_bytes() for folder in folders] == before
+    assert isinstance(ran.exception, error)
+    return str(ran.exception)
+
+
+def test_two_runs_are_not_taken_for_one(tmp_path):
+    parts = [tmp_path / "a", tmp_path / "b"]
+    for part in parts:
+        part.mkdir()
+        archive(part, run_id=part.name)
+    assert refusal(*parts, write=True) == f"{parts[0]} and {parts[1]} hold two runs, a and b"
+
+
+def test_a_worker_s_files_lie_in_one_folder(tmp_path):
+    parts = [tmp_path / "a", tmp_path / "b"]
+    parts[0].mkdir()
+    archive(parts[0])
+    shutil.copytree(*parts)
+    assert refusal(*parts, write=True) == f"{parts[0]} and {parts[1]} both hold files of a worker 0: a worker writes into one"
+    assert recovered(parts[0], parts[0]).return_value == 3  # the same one twice is one
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "interrupted"])
+def test_the_end_of_a_run_is_not_replaced(tmp_path, status):
+    archive(tmp_path, status=status, reason=None if status == "finished" else "by Ctrl-C or a signal")
+    assert re.match(
+        rf"{tmp_path}/run.json is that of the run's own end \({status}\)", refusal(tmp_path, error=UsageError, write=True)
+    )
