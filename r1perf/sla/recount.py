@@ -37,7 +37,11 @@ def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, dama
         raise ArchiveError(f"{run} holds neither requests nor snapshots: nothing in it can be judged")
     workers = sorted({*written.workers, *found})
     summary = recover(run, damage=damage)
-    built = written if written.status != "running" else document(summary, "interrupted", "the run did not come to its end")
+    if written.status == "running":
+        built = document(summary, "interrupted", "the run did not come to its end")
+    else:
+        built = written
+        _unlose(summary, written)
     origins = _origins(run, workers)
     watches, lines = terms.watches(summary.stages), Lines()
     tallied = Tallied()
@@ -86,6 +90,22 @@ def _short(written: Document, summary: Summary, workers: Sequence[str], origins:
     same = all(summary.counter(name, stage=ALL) == n for name, n in written.counters.items())
     whole = same and abs(summary.covered_ns / 1e9 - written.elapsed_s) < 1e-6
     return None if whole else "the archive's snapshots hold less than its run.json counted"
+
+
+def _unlose(summary: Summary, written: Document) -> None:
+    """Count no more requests as lost than a run's last `run.json` does: the others are among those that it knows to have ended.
+
+    It counts by workload and by stage, not by both.
+    """
+    left = {row.plan.index: row.counts.get(Outcome.LOST, 0) for row in written.stages}
+    left_of = {row.name: row.counts.get(Outcome.LOST, 0) for row in written.workloads}
+    for key in sorted(key for key in summary.counters if key[0] == f"outcome.{Outcome.LOST}"):
+        _, workload, stage = key
+        kept = min(summary.counters[key], left.get(stage, 0), left_of.get(workload, 0))
+        summary.counters[key] = kept
+        if kept:
+            left[stage] -= kept
+            left_of[workload] -= kept
 
 
 def _missing(built: Document, lines: Lines) -> Missing:

@@ -276,6 +276,17 @@ def cut(path, keep, *, torn=False):
     path.write_bytes(b"".join(left))
 
 
+def cut_snapshots(run, worker, keep):
+    """Leave the first snapshots of a worker, and return them."""
+    path = snapshots_path(run, worker)
+    kept = list(read_snapshots(path))[:keep]
+    path.unlink()
+    with SnapshotsJournal(run, worker) as snapshots:
+        for one in kept:
+            snapshots.write(encode(one))
+    return kept
+
+
 def judged(folder, *clauses, **options):
     return {one.clause: one for one in judge_archive(folder, clauses, **options)}
 
@@ -344,16 +355,40 @@ class TestWhatIsMissing:
     @pytest.mark.parametrize("keep", [30, 49], ids=["many are gone", "only the last, empty one"])
     def test_cut_snapshots_give_no_flows(self, tmp_path, keep):
         archived(tmp_path / "run", [], workers=1)
-        path = snapshots_path(tmp_path / "run", "0")
-        kept = list(read_snapshots(path))[:keep]
-        path.unlink()
-        with SnapshotsJournal(tmp_path / "run", "0") as snapshots:
-            for one in kept:
-                snapshots.write(encode(one))
+        cut_snapshots(tmp_path / "run", "0", keep)
         found = judged(tmp_path / "run", "throughput(requests) > 0.1/s", "mean(ttft) < 9s", "p99(itl) < 9s", "p50(ttft) < 9s")
         says = "cannot be judged: the archive's snapshots hold less than its run.json counted"
         assert [one.says for one in found.values()][:3] == [says] * 3
         assert found["p50(ttft) < 9s"].verdict == "pass"
+
+    @pytest.mark.parametrize("keep", [10, 25, 35])
+    def test_no_request_is_counted_twice_where_the_disk_was_full(self, tmp_path, keep):
+        """run.json knows how those ended that were in flight at the last snapshot on disk: they were not lost."""
+        archived(tmp_path / "run", [], workers=2, well=True)
+        for worker in ("0", "1"):
+            kept = cut_snapshots(tmp_path / "run", worker, keep)
+            cut(requests_path(tmp_path / "run", worker), sum(c.n for one in kept for c in one.counters if c.name == "outcome.ok"))
+        written = read_document(tmp_path / "run")
+        stages = {row.plan.name: row.counts["scheduled"] for row in written.stages if row.plan.judged}
+        found = judged(tmp_path / "run", "p95(ttft) < 9s", *(f"p95(ttft) < 9s during {name}" for name in stages))
+        assert [one.n for one in found.values()] == [sum(stages.values()), *stages.values()]
+
+    def test_what_was_lost_stays_lost(self, tmp_path):
+        """Worker 1 died, and the collector counted what was in flight on it then; of worker 0 the disk was full."""
+        archived(tmp_path / "run", [], workers=2, well=True)
+        summary = Summary(read_document(tmp_path / "run").run())
+        for worker, keep in (("0", 50), ("1", 25)):
+            for one in list(read_snapshots(snapshots_path(tmp_path / "run", worker)))[:keep]:
+                summary.merge(one)
+            kept = cut_snapshots(tmp_path / "run", worker, min(keep, 30))
+            cut(requests_path(tmp_path / "run", worker), sum(c.n for one in kept for c in one.counters if c.name == "outcome.ok"))
+        lost = summary.lose("1")
+        write_document(tmp_path / "run", document(summary))
+        account, _ = r1perf.sla.recount.recount(
+            tmp_path / "run", read_document(tmp_path / "run"), SCENARIO, Terms((parse("p95(ttft) < 9s"),)), print
+        )
+        assert account.lost(account.terms.clauses[0]) == lost > 0
+        assert account.evidence(0).n == sum(summary.counter("scheduled", stage=stage) for stage in JUDGED)
 
     def test_without_snapshots_the_rest_is_judged(self, tmp_path):
         archived(tmp_path / "run", well=True, workers=1)
