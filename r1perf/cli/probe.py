@@ -25,7 +25,8 @@ def command(url: str, model: str, api_key_env: str | None, provider: str, timeou
     It costs a few hundred tokens. What it prints can be pasted into a scenario.
     """
     try:
-        Duration.parse(timeout)
+        if not Duration.parse(timeout):
+            raise UsageError("--timeout: must be greater than 0")
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from None
     timeouts = dict.fromkeys(("first_chunk", "between_chunks", "total"), timeout)

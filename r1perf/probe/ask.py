@@ -15,7 +15,7 @@ from r1perf.probe.analyse import Answer, Pages, analyse
 from r1perf.probe.report import ProbeReport
 from r1perf.providers import Dialect
 from r1perf.providers.registry import choose
-from r1perf.result import Outcome, Result, Stream
+from r1perf.result import Outcome, Stream
 from r1perf.target import Call, Message, Sampling, Target
 from r1perf.transport import Exchange, HttpRequest, Receiver, Transport
 from r1perf.units import Tokens
@@ -71,19 +71,22 @@ def probe(
             result = client.send(ticket, client.prepare(call), Stream("probe", 0, now_ns)).result
         answers.append(Answer(result, tap.reads, tap.headers))
         if not turn:
-            _check_answered(target, result)
+            _check_answered(target, answers[0])
     return analyse(target, pages, answers)
 
 
-def _check_answered(target: Target, result: Result) -> None:
-    """Raise TargetError where the first question got no answer at all."""
-    silent = result.outcome is Outcome.TIMEOUT and not result.chunks
-    if silent or result.status not in (None, 200) or result.outcome is Outcome.CONNECT_ERROR:
-        seconds = min(target.timeouts.first_chunk, target.timeouts.total) / 1e9
-        nothing = f"nothing came within {seconds:g} s" if silent else str(result.reason)
-        status = f"HTTP {result.status}" if result.status not in (None, 200) else nothing
-        said = f": {result.message}" if result.message and not silent else ""
-        raise TargetError(f"{target.url} does not answer a chat with the model {target.model}: {status}{said}")
+def _check_answered(target: Target, answer: Answer) -> None:
+    """Raise TargetError where the first question got no answer, or not the whole of one."""
+    result, within = answer.result, f"within {min(target.timeouts.first_chunk, target.timeouts.total) / 1e9:g} s"
+    if result.status not in (None, 200):
+        why = f"HTTP {result.status}" + (f": {result.message}" if result.message else "")
+    elif result.outcome is Outcome.TIMEOUT:
+        why = f"the answer had not ended {within}: raise --timeout" if answer.reads else f"nothing came {within}"
+    elif result.outcome is Outcome.CONNECT_ERROR:
+        why = str(result.reason) + (f": {result.message}" if result.message else "")
+    else:
+        return
+    raise TargetError(f"{target.url} does not answer a chat with the model {target.model}: {why}")
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 from test_golden_sse import _STREAMS, MS, events
 
-from r1perf.errors import TargetError
+from r1perf.cli.probe import command
+from r1perf.errors import TargetError, UsageError
 from r1perf.loop.sim import SimLoop
 from r1perf.probe import Answer, Pages, ProbeReport, analyse, probe, render
 from r1perf.result import Outcome, Result, Usage
@@ -252,6 +254,25 @@ def test_what_is_no_endpoint_is_told_for_what_it_is(serve, model, says, told):
     with pytest.raises(TargetError, match=says):
         run(serve, target(model=model, timeouts=WITHIN_60_S), heard.append)
     assert heard == [f"waiting for {what}" for what in told]
+
+
+DRIPPING = Script([(200 * MS, chunk()) for _ in range(15)] + [(0, HANG)])
+COMMENTS = Script([(200 * MS, b": keep-alive\n\n") for _ in range(15)] + [(0, HANG)])
+
+
+@pytest.mark.parametrize("stream", [DRIPPING, COMMENTS], ids=["chunks", "comments"])
+def test_an_answer_that_had_not_ended_is_not_told_as_silence(stream):
+    serve, three = target_of(MODELS, FIRST), Duration.seconds(3)
+    where = target(timeouts=Timeouts(first_chunk=three, between_chunks=three, total=three))
+    with pytest.raises(TargetError, match=r"the answer had not ended within 3 s: raise --timeout$"):
+        run(lambda request: stream if request.method == "POST" else serve(request), where)
+
+
+@pytest.mark.parametrize(("timeout", "says"), [("0s", "must be greater than 0"), ("5", '"5" is not a duration')])
+def test_a_timeout_that_cannot_be(timeout, says):
+    ran = CliRunner().invoke(command, [URL, "--timeout", timeout], standalone_mode=False)
+    assert isinstance(ran.exception, UsageError)
+    assert f"--timeout: {says}" in str(ran.exception)
 
 
 def test_what_people_see():
