@@ -12,6 +12,12 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
+BOUNDS = ("max_completion_tokens", "max_tokens")
+"""Fields of a request body that bound its answer."""
+
+SEVERAL = ("n", "best_of")
+"""Fields of a request body that ask for more than one answer, each as long as the bound."""
+
 
 class Timeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long each part of a request may take; `connect` covers DNS, TCP and TLS; `total` counts from `sent_ns`."""
@@ -106,7 +112,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One request to send, in the tool's own terms; a dialect turns it into bytes.
 
     `output_tokens` orders an exact length (`ignore_eos` where the server has it); `max_tokens` only bounds it.
-    `body`, where given, is a whole request body of the user's own: only model, stream and stream_options are set in it.
+    `body`, where given, is a whole request body of the user's own: only model, stream and stream_options are set in it, and the bound
+    where it has none.
     `keep_answer` is how many characters of the answer (never of the reasoning) the reply carries; 0 keeps none.
     """
 

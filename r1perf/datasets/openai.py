@@ -10,16 +10,17 @@ from r1perf.datasets.cache import Cache, cached
 from r1perf.datasets.files import open_rows, read_all, shown
 from r1perf.datasets.streams import Picker, fingerprint
 from r1perf.datasets.words import estimated_tokens
+from r1perf.target import BOUNDS, SEVERAL
 from r1perf.units import MOST_TOKENS
 
 _ENDPOINTS = ("chat/completions", "completions")
-_BOUNDS = ("max_completion_tokens", "max_tokens")
 
 
 class OpenAI(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="openai"):
     """Request bodies: `{"messages": [...], "max_tokens": ..., "tools": [...], ...}` a line, or `{"prompt": ...}` for completions.
 
-    Everything is sent as it stands, but for model, stream and stream_options, which the target sets. The lines of a batch file
+    Everything is sent as it stands, but for model, stream and stream_options, which the target sets, and the workload's `max_tokens`,
+    which a body without a bound of its own is given. The lines of a batch file
     (`{"custom_id", "method", "url", "body"}`) are taken by their `body`. Each must be for the target's `endpoint`.
     """
 
@@ -33,15 +34,20 @@ class OpenAI(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class _Bodies:
-    """The bodies. `endpoints` are those that some body is for, each with the place of the first."""
+    """The bodies. `endpoints` are those that some body is for, each with the place of the first; `several` is where the first one asks
+    for more than one answer.
+    """
 
     def __init__(self, spec: OpenAI, seed: int, base: Path | None, salt: str, told: Told) -> None:
         self._spec, self._seed, self._salt = spec, seed, salt
         self._rows = open_rows(spec.file, base, told)
         inputs, self.endpoints = 0.0, dict[str, str]()
+        self.several: str | None = None
         for index, body in enumerate(read_all(self._rows, _body, told)):
             inputs += estimated_tokens(_text(body))
             self.endpoints.setdefault(_endpoint(body), self._rows.where(index))
+            if self.several is None and _several(body):
+                self.several = self._rows.where(index)
         self.size: int | None = len(self._rows)
         self.expected = Expected(1.0, inputs / len(self._rows), None)
         self.digest = fingerprint(spec, seed, self._rows.digest)
@@ -63,7 +69,7 @@ def _body(row: dict[str, Any]) -> dict[str, Any]:
     chat = isinstance(messages, list) and bool(messages) and all(isinstance(m, dict) and "role" in m for m in messages)
     if not chat and not isinstance(prompt, str):
         raise ValueError("must have `messages`, a list of objects with a `role`, or `prompt`, a text")
-    for name in _BOUNDS:
+    for name in BOUNDS:
         bound = body.get(name)
         if bound is not None and (type(bound) is not int or not 1 <= bound <= MOST_TOKENS):
             raise ValueError(f"`{name}` is {shown(bound)}; allowed: a whole number from 1 to {MOST_TOKENS:,}, or none")
@@ -81,8 +87,13 @@ def _endpoint(body: dict[str, Any]) -> str:
 
 
 def _max_tokens(body: dict[str, Any]) -> int | None:
-    """Return the body's own bound, for reserving and planning."""
-    return next((body[name] for name in _BOUNDS if body.get(name) is not None), None)
+    """Return the body's own bound, for reserving and planning: the larger one of two, since not every server knows both."""
+    return max((body[name] for name in BOUNDS if body.get(name) is not None), default=None)
+
+
+def _several(body: dict[str, Any]) -> bool:
+    """Tell whether a body asks for more than one answer."""
+    return any(body.get(name) not in (None, 1) for name in SEVERAL)
 
 
 def _text(body: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from r1perf.providers import Decoder, Facts, says
 from r1perf.providers.decode import StreamDecoder, WholeDecoder
 from r1perf.providers.hints import marked
 from r1perf.result import Outcome
-from r1perf.target import Call, Target
+from r1perf.target import BOUNDS, Call, Target
 
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "apim-request-id")
 
@@ -50,6 +50,8 @@ class OpenAI(msgspec.Struct, frozen=True, tag_field="provider", tag="openai"):
         """Build the request body; a value of None in an `extra_body` takes a key away, since null is never sent."""
         if call.body is not None:
             body = call.body | {"model": call.model}
+            if not any(body.get(name) for name in BOUNDS):
+                body |= self.length_body(target, call)
             own = body.pop("stream_options", None)
             body.pop("stream", None)
             return body | self.stream_body(target, own)

@@ -43,6 +43,11 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_tokens: Tokens | None = None
     requests: Count | None = None
 
+    @property
+    def reserves(self) -> str | None:
+        """Return the key of a limit for which each request is reserved at its most; None where there is none."""
+        return "cost" if self.cost is not None else "output_tokens" if self.output_tokens is not None else None
+
 
 class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happens to requests in flight at the end: "finish" waits for them, a duration cancels those left after it."""
@@ -98,13 +103,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             try:
                 seed = Stream(self.seed, "dataset", name).entropy() % 2**63
                 loaded[name] = workload.dataset.load(seed, base, salt, _named(f"workload {name}: ", told))
-                self._check_endpoint(loaded[name])
+                self._check_bodies(loaded[name])
             except DatasetError as error:
                 raise DatasetError(f"`workload.{name}.dataset`: {error}") from error
         return loaded
 
-    def _check_endpoint(self, items: Items) -> None:
-        """Refuse request bodies for another endpoint than the target's."""
+    def _check_bodies(self, items: Items) -> None:
+        """Refuse request bodies for another endpoint than the target's, and of several answers where a limit reserves one each."""
+        where = getattr(items, "several", None)
+        if where is not None and self.stop.reserves:
+            raise DatasetError(
+                f"{where}: asks for more than one answer (`n` or `best_of`), but `stop.{self.stop.reserves}` reserves one each"
+            )
         for endpoint, where in getattr(items, "endpoints", {}).items():
             if endpoint != self.target.endpoint:
                 raise DatasetError(f'{where}: is a body for {endpoint}, but `target.endpoint` is "{self.target.endpoint}"')

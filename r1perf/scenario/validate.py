@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from r1perf.arrivals import AnyStage, Closed, Process, Ramp, Stages, Trace
@@ -13,6 +14,7 @@ from r1perf.providers.registry import check_cache_control, names
 from r1perf.scenario.model import Scenario, simulated
 from r1perf.scenario.sentences import allowed
 from r1perf.schedule import RESERVED
+from r1perf.target import BOUNDS, SEVERAL
 from r1perf.transport.request import header_fault, path_fault
 from r1perf.units import Duration
 
@@ -55,6 +57,7 @@ def _target(scenario: Scenario) -> None:
         if (fault := path_fault(f"{parts.path or '/'}?{parts.query}")) is not None:
             raise ScenarioError("target.url", f'"{target.url}" {fault}')
     _headers("target", target.headers)
+    _bounds("target.extra_body", target.extra_body, "NAME")
     if not target.model:
         raise ScenarioError("target.model", "must not be empty")
     if target.provider not in names():
@@ -102,6 +105,7 @@ def _workloads(scenario: Scenario) -> None:
         if getattr(workload.dataset, "cache_control", False):
             check_cache_control(scenario.target, f"workload.{name}.dataset.cache_control")
         _headers(f"workload.{name}", workload.headers)
+        _bounds(f"workload.{name}.extra_body", workload.extra_body, name)
     shares = [workload.share for workload in scenario.workload.values()]
     weighted = [share for share in shares if share is not None]
     if weighted and sum(weighted) == 0:
@@ -207,13 +211,28 @@ def _sinks(scenario: Scenario) -> None:
         raise ScenarioError("sinks.influxdb.interval", f"must not be shorter than the run's `interval`, {scenario.interval}")
 
 
+def _bounds(path: str, extra_body: Mapping[str, Any], name: str) -> None:
+    """Refuse a bound that would win over the one that every limit and plan reckons with."""
+    for key in BOUNDS:
+        if key in extra_body:
+            raise ScenarioError(f"{path}.{key}", f"would win over every other bound; say `workload.{name}.max_tokens`")
+
+
+def _answers(path: str, extra_body: Mapping[str, Any], limit: str) -> None:
+    """Refuse several answers to one request."""
+    for key in SEVERAL:
+        if extra_body.get(key) not in (None, 1):
+            raise ScenarioError(f"{path}.{key}", f"must be 1 or left out: `stop.{limit}` reserves one answer a request")
+
+
 def _limits(scenario: Scenario) -> None:
     stop, price = scenario.stop, scenario.target.price
     if stop.cost is not None and price.input_per_1m is None and price.output_per_1m is None:
         raise ScenarioError("stop.cost", "cannot be kept without `target.price.input_per_1m` and `target.price.output_per_1m`")
-    if stop.cost is not None or stop.output_tokens is not None:
-        key = "cost" if stop.cost is not None else "output_tokens"
+    if (key := stop.reserves) is not None:
+        _answers("target.extra_body", scenario.target.extra_body, key)
         for name, workload in scenario.workload.items():
+            _answers(f"workload.{name}.extra_body", workload.extra_body, key)
             ordered = isinstance(workload.dataset, Synthetic | TraceLengths)  # these order every length
             if workload.max_tokens is None and not ordered:
                 raise ScenarioError(f"workload.{name}.max_tokens", f"is missing: `stop.{key}` reserves every request at it")

@@ -162,6 +162,32 @@ def test_bodies_are_for_the_target_s_endpoint(tmp_path, body, endpoint, other):
     assert str(error.value) == f'{place}: is a body for {endpoint}, but `target.endpoint` is "{other}"'
 
 
+@pytest.mark.parametrize("key", ["n", "best_of"])
+def test_bodies_of_several_answers_do_not_go_with_a_limit_that_reserves_one(tmp_path, key):
+    (tmp_path / "b.jsonl").write_text(
+        json.dumps({"messages": MESSAGES, key: 1}) + "\n" + json.dumps({"messages": MESSAGES, key: 3})
+    )
+    raw = {
+        "name": "x",
+        "duration": "1s",
+        "arrivals": {"kind": "constant", "rate": "1/s"},
+        "target": {"url": "http://h/v1", "model": "m"},
+    }
+    raw |= {"workload": {"w": {"dataset": {"kind": "openai", "file": "b.jsonl"}, "max_tokens": 9}}}
+    assert load(raw | {"stop": {"requests": 9}}).items(tmp_path)["w"].size == 2
+    with pytest.raises(DatasetError) as error:
+        load(raw | {"stop": {"output_tokens": 99}}).items(tmp_path)
+    assert str(error.value) == (
+        f"`workload.w.dataset`: {tmp_path / 'b.jsonl'} line 2: asks for more than one answer (`n` or `best_of`), "
+        "but `stop.output_tokens` reserves one each"
+    )
+
+
+def test_two_bounds_of_a_body_are_reserved_at_the_larger(tmp_path):
+    (tmp_path / "b.jsonl").write_text(json.dumps({"messages": MESSAGES, "max_completion_tokens": 5, "max_tokens": 70}))
+    assert OpenAI(file="b.jsonl").load(1, tmp_path).conversation(0).turns[0].max_tokens == 70
+
+
 @pytest.mark.parametrize(
     "body",
     [{}, {"messages": []}, {"messages": "x"}, {"messages": [{"content": "x"}]}, {"messages": ["x"]}, {"prompt": 3}],

@@ -149,12 +149,28 @@ def test_a_body_of_the_users_own_is_passed_through():
         "stream": False,
         "stream_options": {"continuous_usage_stats": True},
     }
-    assert body(target(extra_body={"x": 1}), call(body=own, max_tokens=Tokens(5))) == {
+    assert body(target(extra_body={"x": 1}), call(body=own)) == {
         "model": "m", "messages": [], "n": 2, "temperature": None, "stream": True,
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
     }  # fmt: skip
     assert body(target(stream=False), call(body=own)) == {"model": "m", "messages": [], "n": 2, "temperature": None}
     assert own["model"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("url", "own", "bounds"),
+    [
+        pytest.param("http://h/v1", {}, {"max_tokens": 5}, id="none"),
+        pytest.param("http://h/v1", {"max_tokens": None}, {"max_tokens": 5}, id="null"),
+        pytest.param("http://h/v1", {"min_tokens": 50_000, "ignore_eos": True}, {"max_tokens": 5}, id="a least length"),
+        pytest.param("http://h/v1", {"max_tokens": 7}, {"max_tokens": 7}, id="its own"),
+        pytest.param("http://h/v1", {"max_completion_tokens": 7}, {"max_completion_tokens": 7}, id="its own, by the other name"),
+        pytest.param("https://api.openai.com/v1", {}, {"max_completion_tokens": 5}, id="none, to OpenAI"),
+    ],
+)
+def test_a_body_without_a_bound_is_given_the_workloads(url, own, bounds):
+    sent = body(target(url), call(body={"messages": [], **own}, max_tokens=Tokens(5)))
+    assert {name: sent[name] for name in ("max_tokens", "max_completion_tokens") if name in sent} == bounds
 
 
 def test_openrouter_is_not_asked_for_usage_that_it_sends_anyway():

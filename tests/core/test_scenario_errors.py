@@ -99,6 +99,10 @@ TYPES = [
      "`seed`: must be a whole number from -9007199254740991 to 9007199254740991, not 9007199254740992"),
     ("extra-body-large", ('model = "m"', 'model = "m"\nextra_body = { a = [-9007199254740992] }'),
      "`target.extra_body.a[0]`: must be a whole number from -9007199254740991 to 9007199254740991, not -9007199254740992"),
+    ("extra-bound", ('model = "m"', 'model = "m"\nextra_body = { max_completion_tokens = 9 }'),
+     "`target.extra_body.max_completion_tokens`: would win over every other bound; say `workload.NAME.max_tokens`"),
+    ("extra-bound-workload", ("dataset =", "extra_body = { max_tokens = 9 }\ndataset ="),
+     "`workload.chat.extra_body.max_tokens`: would win over every other bound; say `workload.chat.max_tokens`"),
     ("no-model", ('model = "m"', ""), "`target.model`: is missing"),
 ]  # fmt: skip
 
@@ -135,6 +139,8 @@ ADDED = [
      "`workload.chat.max_tokens`: is missing: `stop.output_tokens` reserves every request at it"),
     ("trace-is-ordered", '[workload.t]\ndataset = { kind = "trace", file = "t.csv" }\n[stop]\noutput_tokens = 1000',
      "`workload.chat.max_tokens`: is missing: `stop.output_tokens` reserves every request at it"),
+    ("several-answers", '[target.extra_body]\nn = 3\n[stop]\nrequests = 9\noutput_tokens = 1000',
+     "`target.extra_body.n`: must be 1 or left out: `stop.output_tokens` reserves one answer a request"),
     ("drain", '[drain]\nmode = "never"', f'`drain.mode`: "never" is not {TIME}, or "finish"'),
     ("weight-and-arrivals", '[workload.b]\nweight = 1\ndataset = { kind = "chat" }\narrivals = { kind = "poisson", rate = "1/s" }',
      "`workload.b.weight`: cannot stand beside arrivals of the workload's own; leave one of the two out"),
