@@ -101,6 +101,8 @@ def _counts(summary: Summary) -> Iterator[str]:
     outcomes = sum(summary.outcomes().values())
     if scheduled != outcomes + summary.in_flight:
         yield f"the counts do not add up: {scheduled} scheduled, {outcomes} ended, {summary.in_flight} in flight"
+    if scheduled and not summary.counter("scheduled"):
+        yield f"no request was judged: {scheduled} {_requests(scheduled)} came in stages that are not"
 
 
 def _p95(shares: Sequence[float]) -> float:

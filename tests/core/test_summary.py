@@ -431,6 +431,21 @@ def test_a_run_that_sent_nothing_is_invalid_once_it_is_over():
     assert validity(summary, ended=False).valid
 
 
+@pytest.mark.parametrize(
+    ("stages", "reasons"),
+    [
+        ((0,), ["no request was judged: 1 request came in stages that are not"]),
+        ((0, 0, 3), ["no request was judged: 3 requests came in stages that are not"]),
+        ((0, 2), []),
+    ],
+)
+def test_a_run_of_which_nothing_was_judged_is_invalid_once_it_is_over(stages, reasons):
+    counters = [Counter(name, "chat", stage, 1) for stage in stages for name in ("scheduled", "outcome.ok")]
+    summary = merged(*(snapshot(k, counters=counters if k == 0 else []) for k in range(40)))
+    assert validity(summary).reasons == reasons
+    assert validity(summary, ended=False).valid
+
+
 @pytest.mark.parametrize(("limit_ms", "valid"), [(800, True), (100, False), (None, False)])
 def test_the_bound_of_schedule_delay_follows_the_tightest_limit(limit_ms, valid):
     late = [snapshot(k, series=[series("schedule_delay", [30_000])]) for k in range(40)]
