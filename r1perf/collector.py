@@ -170,7 +170,12 @@ class Collector:
             self._check_over()
 
     def interrupt(self) -> None:
-        """Take a Ctrl-C: the first drains, the second cuts what is in flight; the archive is completed either way."""
+        """Take a Ctrl-C: the first drains, the second cuts what is in flight; the archive is completed either way.
+
+        One that came while sinks were ending changes nothing: the run was over, and it is for the sink that was waited for.
+        """
+        if self._verdict is not None:
+            return
         self._interrupts += 1
         if self.summary is None:
             self._verdict = Verdict(130, "interrupted before the run began", None)
@@ -182,6 +187,8 @@ class Collector:
 
     def stop(self, reason: str, *, asked: bool = False) -> None:
         """End the run early, in order, for a reason; one that was `asked` for by people is no fault of the run."""
+        if self._verdict is not None:
+            return
         if self._reason is None:
             self._reason, self._asked = reason, asked
             self._note(f"stopping: {reason}")

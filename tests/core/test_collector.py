@@ -261,6 +261,18 @@ def test_the_first_interrupt_drains_and_the_second_cuts(tmp_path):
     assert verdict.sentence == "interrupted by Ctrl-C or a signal"
 
 
+def test_what_comes_once_the_run_is_over_changes_and_says_nothing(tmp_path):
+    """As a Ctrl-C while a sink waits for its server does, of which the collector hears afterwards."""
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.report("0", taken("0", 0, 1, ok=1))
+    bench.done("0")
+    verdict, notes = bench.collector.verdict, list(bench.view.notes)
+    bench.collector.interrupt()
+    bench.collector.stop("the simulated endpoint has ended")
+    assert (bench.collector.verdict, bench.view.notes, bench.told(messages.Halt)) == (verdict, notes, [])
+
+
 def test_an_interrupt_before_the_run_ends_it_at_once(tmp_path):
     bench = Bench(tmp_path)
     bench.collector.interrupt()
