@@ -148,7 +148,8 @@ def test_probe_knows_it(server, tmp_path):
     done = subprocess.run(
         [*runs.R1PERF, "probe", f"{server.url}/v1"], capture_output=True, text=True, timeout=90, check=False, cwd=tmp_path
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("r1perf: waiting for ") for line in done.stderr.splitlines())  # a busy machine takes over 5 s
     said = {line.partition("  ")[0]: line.partition("  ")[2].strip() for line in done.stdout.splitlines()}
     assert said["provider"].startswith("llamacpp ")
     assert said["reasoning"] == "none was seen"
