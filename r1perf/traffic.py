@@ -59,6 +59,11 @@ class _Sender:
         self._traffic: Traffic | None = traffic
         traffic.sender_begins()
 
+    @property
+    def ended(self) -> bool:
+        """Tell whether it schedules no more."""
+        return self._traffic is None
+
     def ends(self) -> None:
         """Schedule no more."""
         traffic, self._traffic = self._traffic, None
@@ -101,6 +106,7 @@ class Traffic:
         self._free_ns = t0_ns  # when the next session that has a seat may begin
         self._tasks: dict[Task, None] = {}
         self._senders = 0  # who may still schedule a request: the dispatcher, sessions, conversations with turns left
+        self._dispatcher = _Sender(self)
 
     @property
     def halted(self) -> bool:
@@ -108,36 +114,43 @@ class Traffic:
         return self._halt.is_set()
 
     def run(self) -> None:
-        """Start all arrivals and sessions at their times; return when nothing is left to be started."""
-        dispatcher = _Sender(self)
-        self._run_plan(dispatcher)
+        """Start all arrivals and sessions at their times; return when the drain begins: what is in flight then goes on."""
+        self._run_plan()
         while self._coming and not self.halted:
             self._turn = self._loop.event()
             _, arrivals = self._coming.popleft()
             if self._coming and self._coming[0][0] <= self._loop.now_ns():
                 continue  # the next change has come as well
             dispatch(self._loop, arrivals, self._origins[None], self._ready, self._start, self._turn)
-        dispatcher.ends()
+        self._dispatcher.ends()
 
-    def _run_plan(self, dispatcher: _Sender) -> None:
+    def _run_plan(self) -> None:
         """Start what is planned, until another rate takes over."""
         chapters = list(self._chapters())
         for follows in chapters:
             if follows is not None:
                 self._open_chapter(follows)
             sessions = self._chapter(follows, self._origins[follows])
-            if follows == chapters[-1] and not self._coming:
-                dispatcher.ends()
-            for session in sessions:
-                session.join()
+            if follows != chapters[-1]:
+                for session in sessions:
+                    session.join()
             if self._turn.is_set():
                 return
         last = self._plan.stages[-1]
         if last.follows is None:
             self._turn.wait(self._origins[None] + last.start_ns)
+            return
+        if not self._coming:
+            self._dispatcher.ends()
+        self._turn.wait()  # for the last one who may schedule a request
 
     def live(self, number: int, rate: float, start_ns: int) -> None:
-        """Start arrivals at another rate from `start_ns` after t0 on, and none of those planned for then; until `halt`."""
+        """Start arrivals at another rate from `start_ns` after t0 on, and none of those planned for then; until `halt`.
+
+        Where all that was planned has been started already, it changes nothing.
+        """
+        if self._dispatcher.ended:
+            return
         stage, arrivals = self._plan.live(number, rate, start_ns)
         at_ns = self._origins[None] + start_ns
         self._coming.append((at_ns, arrivals))
@@ -210,6 +223,7 @@ class Traffic:
         self._senders -= 1
         if not self._senders and self._plan.stages[-1].follows is not None:
             self._recorder.begin(self._recorder.drain, self._loop.now_ns())
+            self._turn.set()
 
     def _spawn(self, run: Callable[..., object], *args: object) -> Task:
         def tracked() -> None:

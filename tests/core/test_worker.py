@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1perf import clock, messages, snapshot
-from r1perf.arrivals import Constant
+from r1perf.arrivals import Closed, Constant
 from r1perf.budget import Budget, Limits
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.prompts import Prompts
@@ -23,6 +23,10 @@ from r1perf.target import Price, Target
 from r1perf.units import Duration, Rate
 from r1perf.worker import Worker
 from r1perf.workload import Workload
+
+ONE = {"w": Share(1.0, None, 1.0)}
+MIX = {"w": Share(1.0, None, 1.0), "c": Share(None, Closed(sessions=3), 1.0)}
+TWO_S = {"seed": 1, "duration": Duration.seconds(2)}
 
 ASSIGN = {"run_id": "r", "worker": "0", "shard": 0, "shards": 1, "scenario": {}, "base": "."}
 
@@ -67,16 +71,17 @@ def worker_of(tmp_path, monkeypatch):
     """Give a function that runs a worker to its end."""
     monkeypatch.setattr(clock, "wall_offset_ns", lambda: 0)
 
-    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, **more):
-        """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it."""
+    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, **more):
+        """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it, `scheme` a plan other than 10/s."""
         loop = SimLoop(start_ns=T0 - S)
         collector = Collector(loop, delays_ms)
         fake = FakeClient(loop, **(client or {}))
         talks = talks or Talks()
-        scheme = plan({"w": Share(1.0, None, 1.0)}, Constant(rate=Rate(10.0)), seed=1, duration=Duration.seconds(seconds))
+        if scheme is None:
+            scheme = plan(ONE, Constant(rate=Rate(10.0)), seed=1, duration=Duration.seconds(seconds))
         source = WorkloadSource(Workload(dataset=Prompts(prompts=("x",))), talks, Target(url="http://x", model="m"))
         setup = Setup(
-            plan=scheme, sources={"w": source}, client=fake, digest="d", notes=(), seed=1, record_chunks=False,
+            plan=scheme, sources={"w": source, "c": source}, client=fake, digest="d", notes=(), seed=1, record_chunks=False,
             **({"max_in_flight": 100, "budget": Budget(Limits(), Price()), "drain_ns": None, "stop_errors": None} | more),
         )  # fmt: skip
         monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign, told: setup)
@@ -210,6 +215,34 @@ def test_the_scenarios_drain_begins_when_nothing_is_left_to_start(work):
     collector = work(1.0, client={"service_ms": 5000}, drain_ns=S)
     assert counted(collector, "outcome.cancelled") == 10
     assert collector.ended_ms == pytest.approx(2000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "cut", "ended_ms"),
+    [
+        pytest.param(plan(ONE, Closed(sessions=3), **TWO_S), 3, 3000, id="sessions"),
+        pytest.param(plan(MIX, Constant(rate=Rate(10.0)), **TWO_S), 23, 3000, id="arrivals and sessions"),
+        # The third session sends the last request, 2 * 2.5 ms after t0.
+        pytest.param(plan(ONE, Closed(sessions=3), seed=1, requests=3), 3, 1005, id="sessions that end by requests"),
+        pytest.param(plan(ONE, Constant(rate=Rate(10.0)), seed=1, requests=5), 5, 1400, id="arrivals that end by requests"),
+    ],
+)
+def test_the_drain_cuts_what_is_in_flight_whoever_sent_it(work, scheme, cut, ended_ms):
+    collector = work(client={"service_ms": 60_000}, scheme=scheme, drain_ns=S)
+    assert counted(collector, "outcome.cancelled") == counted(collector, "scheduled") == cut
+    assert collector.ended_ms == pytest.approx(ended_ms, abs=1)
+
+
+def test_a_rate_that_is_changed_when_nothing_is_left_to_start_changes_nothing(work):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(450)
+        collector.say(messages.Live(1, 100.0, S))
+        sleep_ms(1500)
+        collector.say(messages.Halt(None))
+
+    scheme = plan({"w": Share(1.0, None, 2.0)}, Constant(rate=Rate(10.0)), seed=1, requests=4)
+    collector = work(client={"service_ms": 2000}, talks=Talks(2), scheme=scheme, meanwhile=meanwhile)
+    assert counted(collector, "scheduled") == counted(collector, "outcome.ok") == 2  # the halt ended the second turns
 
 
 def test_an_orphan_cuts_what_is_in_flight_and_leaves_its_files_complete(work, tmp_path):
