@@ -65,11 +65,13 @@ class FakeBucket:
             key = (point.measurement, *sorted(point.tags.items()), point.time_ms)
             self.points_by_key.setdefault(key, Point(point.measurement, point.tags, {}, point.time_ms)).fields |= point.fields
 
-    def points(self, measurement: str, run_id: str | None = None, begin_ms: int = 0, end_ms: int = 1 << 62) -> list[Row]:
+    def points(
+        self, measurement: str, run_id: str | None = None, begin_ms: int = 0, end_ms: int = 1 << 62, fields: str | None = None
+    ) -> list[Row]:
         """Answer as `r1perf.sinks.influxdb.query.Bucket` does."""
         return sorted(
             (
-                Row(point.time_ms, point.tags, point.fields)
+                Row(point.time_ms, point.tags, _some(point.fields, fields))
                 for point in self.points_by_key.values()
                 if point.measurement == measurement
                 and run_id in (None, point.tags.get("run_id"))
@@ -77,6 +79,10 @@ class FakeBucket:
             ),
             key=lambda row: row.time_ms,
         )
+
+
+def _some(fields: dict[str, Any], wanted: str | None) -> dict[str, Any]:
+    return fields if wanted is None else {name: value for name, value in fields.items() if re.search(wanted, name)}
 
 
 def differences(got: Document, wanted: Document) -> list[str]:

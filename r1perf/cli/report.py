@@ -12,7 +12,8 @@ from r1perf.report import load, print_report, render_json, render_json_array
 from r1perf.report.paper import paper
 from r1perf.sinks.influxdb import Server, address, server
 from r1perf.sinks.influxdb.query import Bucket
-from r1perf.sinks.influxdb.reading import Part, find, read
+from r1perf.sinks.influxdb.reading import Part, read
+from r1perf.sinks.influxdb.runs import find
 from r1perf.sla import runs_in
 from r1perf.summary import Document
 from r1perf.units import Duration

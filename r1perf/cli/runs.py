@@ -11,7 +11,7 @@ from r1perf.report.paper import paper
 from r1perf.report.runs import print_runs
 from r1perf.sinks.influxdb import Server, address, server
 from r1perf.sinks.influxdb.query import Bucket
-from r1perf.sinks.influxdb.reading import runs as written
+from r1perf.sinks.influxdb.runs import runs as written
 from r1perf.summary import read_document
 from r1perf.summary.listed import Listed, listed
 

@@ -13,7 +13,8 @@ from virtual_run import S, a_run, play, traffic
 from r1perf.errors import DatabaseError, UsageError
 from r1perf.histogram import HIGHEST, Counts
 from r1perf.sinks.influxdb import points
-from r1perf.sinks.influxdb.reading import NOT_ENDED, Part, find, read, runs
+from r1perf.sinks.influxdb.reading import NOT_ENDED, Part, read
+from r1perf.sinks.influxdb.runs import find, runs
 from r1perf.sinks.influxdb.story import Story
 from r1perf.snapshot import Series
 from r1perf.summary import Interval, Summary, document
@@ -158,6 +159,59 @@ def test_a_run_without_an_end_is_interrupted_and_invalid():
     assert (built.status, built.reason, built.validity.valid, built.elapsed_s) == ("running", NOT_ENDED, False, 20)
 
 
+SENDS = "points are missing; `r1perf influx replay --all RUN`, with the run's folder, sends them again"
+SLA = [{"clause": "p95(ttft) < 1s", "verdict": "pass"}]
+HOLES = {
+    "the lines of a stage refused": (lambda point: point.tags.get("stage") == "steady" and "ttft_hdr" in point.fields, "ttft"),
+    "a range deleted": (lambda point: 20 * S <= point.time_ms * 1_000_000 - a_run().started_ns < 30 * S, "requests"),
+    "all but the run itself": (lambda point: point.measurement != "r1_run", "requests"),
+}
+
+
+def holed(lost, **how):
+    """Write a run and lose points of it; return what is left, the archive's document, and what was lost."""
+    bucket, built = written(in_order(), **how)
+    gone = {key: point for key, point in bucket.points_by_key.items() if lost(point)}
+    for key in gone:
+        del bucket.points_by_key[key]
+    return bucket, built, gone.values()
+
+
+@pytest.mark.parametrize("part", [WHOLE, Part(30 * S, 40 * S)], ids=["the whole run", "a part without holes"])
+@pytest.mark.parametrize(("lost", "figure"), HOLES.values(), ids=HOLES)
+def test_a_run_with_holes_is_invalid_and_says_how_much_is_there(lost, figure, part):
+    bucket, built, gone = holed(lost, sla=SLA)
+    if figure == "requests":
+        of, what, missing = built.counts["scheduled"], "requests", sum(point.fields.get("scheduled", 0) for point in gone)
+    else:
+        judged = [row for row in built.series if row.stage is None and row.workload is None]
+        missing = {row.metric: sum(point.fields.get(f"{row.metric}_count", 0) for point in gone) for row in judged}
+        row = max(judged, key=lambda row: missing[row.metric] / row.count)
+        of, what, missing = row.count, f"values of {row.metric}", missing[row.metric]
+    assert 0 < missing <= of
+    found = find(bucket, built.run_id)
+    if missing == of and not part.whole:
+        with pytest.raises(UsageError, match="no point of run"):
+            read(bucket, found, part)
+        return
+    got = read(bucket, found, part)
+    hole = f"InfluxDB has {of - missing:,} of {of:,} {what}: {SENDS}"
+    assert (got.validity.valid, got.validity.reasons[0], got.sla) == (False, hole, [])
+    assert got.validity.reasons[1:] == built.validity.reasons
+
+
+def test_points_that_the_run_did_not_write_make_it_invalid_too():
+    bucket, built = written(in_order())
+    before = built.counts["scheduled"]
+    row = next(row for row in bucket.points("r1_counters") if row.fields.get("scheduled"))
+    bucket.write(
+        f"r1_counters,{','.join(f'{k}={v}' for k, v in (row.tags | {'part': '9'}).items())} scheduled=3i {row.time_ms}\n".encode()
+    )
+    validity = read(bucket, find(bucket, built.run_id), WHOLE).validity
+    says = f"InfluxDB has {before + 3:,} of {before:,} requests: there are points that the run did not write"
+    assert (validity.valid, validity.reasons[0]) == (False, says)
+
+
 def test_a_run_of_nothing_can_be_read():
     bucket, built = written([])
     assert differences(read(bucket, find(bucket, built.run_id), WHOLE), built) == []
@@ -197,6 +251,14 @@ def test_runs_are_listed_newest_first_with_what_came_of_them():
         status="finished", verdict="none" if built.validity.valid else "invalid", elapsed_s=50.0, requests=built.counts["scheduled"],
         failed=sum(built.counts.get(name, 0) for name in ("overloaded", "timeout")),
     )  # fmt: skip
+
+
+def test_names_and_times_are_listed_as_they_were_not_as_tags_and_points_hold_them():
+    run = a_run(target="tar get,=\\", started_ns=a_run().started_ns + 123_456)
+    bucket = FakeBucket()
+    bucket.write(Story(run, 10 * S).begin())
+    assert [row.tags["target"] for row in bucket.points("r1_run")] == ["tar get,=/"]
+    assert [(each.target, each.started_ns) for each in runs(bucket)] == [(run.target, run.started_ns)]
 
 
 def test_stages_that_came_during_the_run_come_back():

@@ -14,7 +14,8 @@ from r1perf.journal import SnapshotsJournal
 from r1perf.sinks.archive import ArchiveSink
 from r1perf.sinks.influxdb import replay as module
 from r1perf.sinks.influxdb import spool as spools
-from r1perf.sinks.influxdb.reading import Part, find, read
+from r1perf.sinks.influxdb.reading import Part, read
+from r1perf.sinks.influxdb.runs import find
 from r1perf.sinks.influxdb.settings import Access, Settings, Token
 from r1perf.sinks.influxdb.sink import InfluxSink
 from r1perf.sinks.influxdb.spool import read_state

@@ -9,7 +9,8 @@ from virtual_run import S, a_run, play, traffic
 from r1perf.errors import DatabaseError
 from r1perf.sinks.influxdb import delivery
 from r1perf.sinks.influxdb import sink as sinks
-from r1perf.sinks.influxdb.reading import Part, find, read
+from r1perf.sinks.influxdb.reading import Part, read
+from r1perf.sinks.influxdb.runs import find
 from r1perf.sinks.influxdb.settings import Access, Settings, Token
 from r1perf.sinks.influxdb.sink import InfluxSink
 from r1perf.sinks.influxdb.spool import Spool, State

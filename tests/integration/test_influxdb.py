@@ -26,7 +26,8 @@ from r1perf.errors import DatabaseError, UsageError
 from r1perf.journal import read_snapshots
 from r1perf.sinks.influxdb import Server, server
 from r1perf.sinks.influxdb.query import Bucket
-from r1perf.sinks.influxdb.reading import Part, find, read, runs
+from r1perf.sinks.influxdb.reading import Part, read
+from r1perf.sinks.influxdb.runs import find, runs
 from r1perf.sinks.influxdb.story import Story
 from r1perf.summary import Document, Interval, Summary, document, read_document
 
@@ -156,7 +157,7 @@ def test_the_whole_run_comes_back(reading, virtual):
 
 
 @pytest.mark.parametrize("seconds", [(0, 10), (10, 40), (5, 35), (40, 1000), (20, 21)], ids=lambda each: f"{each[0]}-{each[1]}")
-def test_any_range_merges_exactly(reading, seconds):
+def test_any_range_merges_exactly(reading, virtual, seconds):
     first, last = (-(-second // 10) * 10 for second in seconds)
     summary = Summary(a_run(), first * S)
     for snapshot in play(traffic(), seconds=50):
@@ -172,6 +173,7 @@ def test_any_range_merges_exactly(reading, seconds):
     assert (got.series, got.counters, got.throughput, got.stages) == (
         expected.series, expected.counters, expected.throughput, expected.stages,
     )  # fmt: skip
+    assert got.validity == virtual[1].validity, "no point of the whole run is missing"
 
 
 # --- Wrong token, organization, bucket ---

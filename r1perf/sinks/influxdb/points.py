@@ -73,9 +73,9 @@ class Points:
     def end(self, document: Document) -> Iterator[str]:
         """Write the run as it ended, over what was written at its beginning; and each workload's figures."""
         time_ms = self._run.started_ns // 1_000_000
-        yield line(RUN, self._tags, self._facts() | _verdict(document) | _figures(document, None), time_ms)
+        yield line(RUN, self._tags, self._facts() | _verdict(document) | figures(document, None), time_ms)
         for row in document.workloads:
-            yield line(RUN, self._tags | {"workload": row.name}, _figures(document, row.name), time_ms)
+            yield line(RUN, self._tags | {"workload": row.name}, figures(document, row.name), time_ms)
 
     def event(self, kind: str, text: str, time_ms: int) -> str:
         """Write an annotation: a stage that begins, a note, the run's end."""
@@ -183,7 +183,7 @@ def _verdict(document: Document) -> Fields:
     return fields
 
 
-def _figures(document: Document, workload: str | None) -> Fields:
+def figures(document: Document, workload: str | None) -> Fields:
     """Return the run's own figures, over the judged stages: for tables that compare runs."""
     row = next((row for row in document.workloads if row.name == workload), None)
     counts = row.counts if row else document.counts

@@ -8,16 +8,14 @@ import msgspec
 from r1perf.errors import DatabaseError, UsageError
 from r1perf.histogram import Counts
 from r1perf.metrics import METRICS
-from r1perf.recorder import drain_index
-from r1perf.schedule import Stage
-from r1perf.sinks.influxdb.line import joined
-from r1perf.sinks.influxdb.points import COUNTERS, INTERVAL, RUN, unit
-from r1perf.sinks.influxdb.query import LAST_MS, Bucket
+from r1perf.sinks.influxdb.points import COUNTERS, INTERVAL, unit
+from r1perf.sinks.influxdb.query import COUNTS, LAST_MS, Bucket
+from r1perf.sinks.influxdb.runs import Found, decoded
 from r1perf.sinks.influxdb.server import Row
+from r1perf.sinks.influxdb.tally import of_points, unequal
 from r1perf.snapshot import Counter, Health, Series, Snapshot
-from r1perf.summary import Document, Run, Summary, Validity, document
+from r1perf.summary import Document, Summary, Validity, document
 from r1perf.summary.document import Covered
-from r1perf.summary.listed import Listed
 
 NOT_ENDED = "the run has no end in InfluxDB: it goes on, or it was killed"
 
@@ -39,47 +37,12 @@ class Part(msgspec.Struct, frozen=True):
         return Part(begin, end)
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A run as its `r1_run` point tells it; of `stages`, those that were not planned are known once it has ended."""
-
-    run: Run
-    fields: dict[str, Any]
-    stages: tuple[Stage, ...]
-
-    @property
-    def ended(self) -> bool:
-        """Whether its end was written."""
-        return bool(self.fields["status"] != "running")
-
-    def stage(self, name: str) -> int:
-        """Return the index of a stage by its name."""
-        index = next((stage.index for stage in self.stages if stage.name == name), None)
-        if index is not None:
-            return index
-        return drain_index(self.run.stages) + int(name.removeprefix("live-"))  # as the web UI's stages are numbered
-
-
-def runs(bucket: Bucket) -> list[Listed]:
-    """List the runs of a bucket, the newest first."""
-    rows = [row for row in bucket.points(RUN) if "status" in row.fields]
-    return [_listed(row) for row in reversed(rows)]
-
-
-def find(bucket: Bucket, run_id: str) -> Found:
-    """Find a run; raises UsageError where the bucket has none of that name."""
-    for row in bucket.points(RUN, run_id):
-        if "status" in row.fields:
-            run = _run(row)
-            stages = _json(row.fields, "stages", tuple[Stage, ...]) if "stages" in row.fields else run.stages
-            return Found(run, row.fields, stages)
-    raise UsageError(f"there is no run {run_id} in this bucket; `r1perf runs influx://BUCKET` lists those that are")
-
-
 def read(bucket: Bucket, found: Found, part: Part) -> Document:
     """Rebuild a run's document, or that of a part of it: every point that begins in the part is merged, exactly.
 
-    Whether the run was valid, and its verdicts, were known at its end and are taken from there; a part has no verdicts. Raises
-    UsageError where no point begins in the part.
+    Whether the run was valid, and its verdicts, were known at its end and are taken from there; a part has no verdicts. A run
+    of which points are missing is invalid, in all of its parts, and has none either. Raises UsageError where no point begins in
+    the part.
     """
     run, point_ns = found.run, int(found.fields["point_ns"])
     covered = part.of_points(point_ns)
@@ -99,19 +62,34 @@ def read(bucket: Bucket, found: Found, part: Part) -> Document:
         for stage, offset_ns in _pairs(row.fields.get("stages_ended", "")).items():
             if covered.end_ns is None or offset_ns <= summary.elapsed_ns:  # a part does not know what ends behind it
                 summary.ended[stage] = max(offset_ns, summary.ended.get(stage, 0))
-    return _document(summary, found, part, _in_flight(wanted))
+    hole = None
+    if found.ended:
+        valued = series if part.whole else bucket.points(INTERVAL, run.run_id, fields=COUNTS)
+        hole = _hole(found, [*counters, *valued])
+    return _document(summary, found, part, _in_flight(wanted), hole)
 
 
-def _document(summary: Summary, found: Found, part: Part, in_flight: int) -> Document:
+def _hole(found: Found, rows: Sequence[Row]) -> str | None:
+    """Say what is not there of a run that has ended: lost, refused, deleted, or too old for the bucket."""
+    wrong = unequal(of_points(rows, {stage.name for stage in found.stages if stage.judged}), found.fields)
+    if wrong is None:
+        return None
+    if wrong.there > wrong.of:
+        return f"InfluxDB has {wrong}: there are points that the run did not write"
+    return f"InfluxDB has {wrong}: points are missing; `r1perf influx replay --all RUN`, with the run's folder, sends them again"
+
+
+def _document(summary: Summary, found: Found, part: Part, in_flight: int, hole: str | None) -> Document:
     fields = found.fields
     if found.ended:
         status, reason = str(fields["status"]), fields.get("reason")
-        validity = Validity(bool(fields["valid"]), _json(fields, "reasons", list[str]))
+        reasons = [*([] if hole is None else [hole]), *decoded(fields, "reasons", list[str])]
+        validity = Validity(bool(fields["valid"]) and hole is None, reasons)
     else:
         status, reason, validity = "running", NOT_ENDED, Validity(False, [NOT_ENDED])
     if found.ended and part.whole:
         in_flight = int(fields["in_flight"])
-    sla = _json(fields, "sla", list[dict[str, Any]]) if found.ended and part.whole else []
+    sla = decoded(fields, "sla", list[dict[str, Any]]) if found.ended and part.whole and hole is None else []
     built = document(summary, status, reason, sla)
     early, covered = bool(fields.get("early", False)), None
     if not part.whole:
@@ -207,42 +185,6 @@ def _series(metric: str, workload: str, stage: int, fields: Mapping[str, Any]) -
         least=int(fields[f"{metric}_min{exact}"]) if whole else counts.most,
         most=int(fields[f"{metric}_max{exact}"]) if whole else counts.least,
         clamped=int(fields.get(f"{metric}_clamped", 0)),
-    )
-
-
-def _run(row: Row) -> Run:
-    """Read what was known before the run."""
-    rest: Run = _json(row.fields, "run", Run)
-    return msgspec.structs.replace(
-        rest,
-        scenario=_json(row.fields, "scenario_json", dict[str, Any]),
-        labels=_json(row.fields, "labels", dict[str, str]),
-        environment=_json(row.fields, "environment", dict[str, Any]),
-    )
-
-
-def _json(fields: Mapping[str, Any], name: str, kind: Any) -> Any:
-    text = joined(name, fields)
-    try:
-        return msgspec.json.decode(text or "", type=kind)
-    except msgspec.MsgspecError as error:
-        raise DatabaseError(f"`{name}` of a run cannot be read from InfluxDB: {error}") from error
-
-
-def _listed(row: Row) -> Listed:
-    ended = row.fields["status"] != "running"
-    fields = row.fields if ended else {}
-    return Listed(
-        run_id=row.tags["run_id"],
-        started_ns=row.time_ms * 1_000_000,
-        scenario=row.tags.get("scenario", ""),
-        target=row.tags.get("target", ""),
-        model=row.tags.get("model", ""),
-        status=str(row.fields["status"]),
-        verdict=fields.get("verdict"),
-        elapsed_s=fields.get("elapsed_s"),
-        requests=fields.get("requests"),
-        failed=fields.get("failed"),
     )
 
 
