@@ -3,38 +3,23 @@
 from collections.abc import Iterator, Mapping
 
 import msgspec
-import numpy as np
 
 from r1perf.arrivals import Ramp, Trace
 from r1perf.check.expect import Needs, Speed, needs, time_text
+from r1perf.check.rows import Row, closed_rows, lasts_s, open_rows
 from r1perf.datasets import Items
 from r1perf.datasets.trace import TraceLengths
 from r1perf.scenario import Scenario
 from r1perf.scenario.validate import processes
-from r1perf.schedule import Plan, Sessions, Stage
+from r1perf.schedule import Plan, Stage
 from r1perf.target import Price
 
 R1_CONTEXT = 131_072
 """Tokens of prompt and answer together that DeepSeek R1 can hold (its model card: context length 128K)."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload in one stage; expected figures for closed loops, where `exact` is False.
-
-    `in_flight` is at the stage's end: by Little's law, conversations that began within the time that one lasts, each at
-    work for the share of it that is not think time. In a stage longer than that it is rate * residence time.
-    """
-
-    stage: str
-    judged: bool
-    workload: str
-    seconds: float
-    conversations: float
-    requests: float
-    requests_per_s: float
-    output_tokens_per_s: float
-    in_flight: float
-    exact: bool
+TAIL = 0.05
+"""A stage that goes on for later turns alone says so from this share of it on."""
 
 
 class Money(msgspec.Struct, frozen=True):
@@ -76,7 +61,7 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
         name: needs(workload, items[name], speed, plan.items[plan.workload_of == plan.workloads.index(name)])
         for name, workload in scenario.workload.items()
     }
-    rows = (*_open_rows(plan, wanted, speed), *_closed_rows(scenario, plan, wanted, speed))
+    rows = (*open_rows(plan, items, wanted, speed), *closed_rows(scenario, plan, wanted, speed))
     rows = tuple(sorted(rows, key=lambda row: [stage.name for stage in plan.stages].index(row.stage)))
     return Check(
         scenario=scenario.name,
@@ -90,74 +75,6 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
         assumptions=(speed.says(), *(f"{name}: {says}" for name, need in wanted.items() for says in need.assumed)),
         warnings=(*_left_out(items), *_warnings(scenario, plan, rows, wanted, speed)),
     )
-
-
-def _open_rows(plan: Plan, wanted: Mapping[str, Needs], speed: Speed) -> Iterator[Row]:
-    for stage in plan.stages:
-        inside = plan.workload_of[plan.stage_of == stage.index]
-        for workload, count in zip(*(part.tolist() for part in np.unique(inside, return_counts=True)), strict=True):
-            name, times_ns = plan.workloads[workload], plan.times_ns[plan.workload_of == workload]
-            need, end_ns = wanted[name], stage.end_ns if stage.end_ns is not None else int(plan.times_ns[-1]) + 1
-            seconds, requests, lasts_s = (end_ns - stage.start_ns) / 1e9, count * need.turns, _lasts(need, speed)
-            alive = np.count_nonzero((times_ns < end_ns) & (times_ns >= end_ns - lasts_s * 1e9))
-            yield Row(
-                stage=stage.name, judged=stage.judged, workload=name, seconds=seconds, conversations=count, requests=requests,
-                requests_per_s=requests / seconds, output_tokens_per_s=requests / seconds * need.output_tokens,
-                in_flight=float(alive) * _lasts(need, speed, thinking=False) / lasts_s, exact=True,
-            )  # fmt: skip
-
-
-def _closed_rows(scenario: Scenario, plan: Plan, wanted: Mapping[str, Needs], speed: Speed) -> Iterator[Row]:
-    """Estimate what closed sessions do: a session holds conversations one after the other, at the assumed speed."""
-    weights = {name: workload.share or 0.0 for name, workload in scenario.workload.items()}
-    whole = sum(weights.values())
-    for stage in plan.stages[:-1]:
-        for name in plan.workloads:
-            groups = [s for s in plan.sessions if _in(s, stage, plan) and s.workload in (None, name)]
-            share = {None: weights[name] / whole if whole else 0.0, name: 1.0}
-            conversations = requests = sessions = answers_per_s = 0.0
-            seconds: float | None = None
-            need = wanted[name]
-            for group in groups:
-                mean = (
-                    sum(weights[w] / whole * _lasts(wanted[w], speed) for w in plan.workloads)
-                    if group.workload is None
-                    else _lasts(need, speed)
-                )
-                cycle = mean + group.think_time_ns / 1e9
-                if group.conversations is not None:
-                    started, seconds = float(group.conversations), group.conversations * cycle / group.count
-                    asked = started * need.turns
-                else:
-                    seconds = ((stage.end_ns or 0) - stage.start_ns) / 1e9
-                    # However long an answer takes, every session sends a first request in the stage that it starts in.
-                    least = 1.0 if group.stage == stage.index else 0.0
-                    started = group.count * max(seconds / cycle, least)
-                    asked = group.count * max(seconds / cycle * need.turns, least)
-                conversations += started * share[group.workload]
-                requests += asked * share[group.workload]
-                sessions += group.count * share[group.workload] * _lasts(need, speed, thinking=False) / cycle
-                answers_per_s += group.count * share[group.workload] * need.turns / cycle
-            if conversations and seconds:
-                yield Row(
-                    stage=stage.name, judged=stage.judged, workload=name, seconds=seconds, conversations=conversations,
-                    requests=requests, requests_per_s=requests / seconds, output_tokens_per_s=answers_per_s * need.output_tokens,
-                    in_flight=sessions, exact=False,
-                )  # fmt: skip
-
-
-def _in(group: Sessions, stage: Stage, plan: Plan) -> bool:
-    """Tell whether sessions are at work in a stage: in that of their start, and in those that they go on through."""
-    if group.stage == stage.index or stage.follows is not None or plan.stages[group.stage].follows is not None:
-        return group.stage == stage.index
-    after = group.end_ns is None or stage.start_ns < group.end_ns
-    return group.conversations is None and group.start_ns <= stage.start_ns and after
-
-
-def _lasts(need: Needs, speed: Speed, *, thinking: bool = True) -> float:
-    """Return how long a conversation lasts, in seconds."""
-    answers = need.turns * speed.residence_s(need.output_tokens)
-    return answers + (need.pauses_s if thinking else 0.0)
 
 
 def _money(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mapping[str, Needs], speed: Speed) -> Money | None:
@@ -176,7 +93,7 @@ def _money(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mappin
     if any(bound is None for bound in bounds):
         return Money(expected, None)
     most = sum(
-        row.requests * _cost(price, wanted[row.workload].input_tokens, bound or 0)
+        row.most_requests * _cost(price, wanted[row.workload].input_tokens, bound or 0)
         for row, bound in zip(rows, bounds, strict=True)
     )
     return Money(expected, most)
@@ -213,6 +130,8 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
                 f"{row.workload}: answers take about {time_text(took)}, longer than the stage {row.stage} ({time_text(row.seconds)}): requests in "
                 f"flight grow to its end, so its throughput and E2E describe the window, not the system"
             )
+        elif row.exact and (says := _outlasting(row, plan, rows, wanted[row.workload], speed)) is not None:
+            yield says
         if row.judged and row.requests < 100:
             yield f"{row.workload}: about {row.requests:,.0f} requests in the stage {row.stage}: its p99 is one of the largest values"
     for stage in plan.stages:
@@ -226,6 +145,26 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
         yield f"`requests` = {scenario.requests:,} counts expected turns: conversations differ in length, so the run will have about as many"
     if not any(row.judged for row in rows):
         yield "no request falls into a judged stage: there will be nothing to report"
+
+
+def _outlasting(row: Row, plan: Plan, rows: tuple[Row, ...], need: Needs, speed: Speed) -> str | None:
+    """Say that conversations do not end in a stage, or that a stage goes on for their sake."""
+    stage = next(stage for stage in plan.stages if stage.name == row.stage)
+    if stage.end_ns is None:
+        tail_s = row.seconds - (int(plan.times_ns[-1]) - stage.start_ns) / 1e9
+        if tail_s < TAIL * row.seconds or row.workload != next(other.workload for other in rows if other.stage == row.stage):
+            return None
+        return (
+            f"stage {row.stage}: later turns go on for about {time_text(tail_s)} after the last arrival, and rates are over all of it: "
+            f"`duration` ends them with the arrivals"
+        )
+    lasts = lasts_s(need, speed)
+    if not row.judged or need.turns == 1 or lasts <= row.seconds:
+        return None
+    mine = [other for other in rows if other.workload == row.workload and other.exact]
+    never = sum(other.most_requests - other.requests for other in mine)
+    where = f"about {never:,.0f} of their turns never begin" if never else "later turns come in later stages"
+    return f"{row.workload}: conversations last about {time_text(lasts)}, longer than the stage {row.stage} ({time_text(row.seconds)}): {where}"
 
 
 def _left_out(items: Mapping[str, Items]) -> Iterator[str]:

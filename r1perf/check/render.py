@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from r1perf.check.expect import time_text
-from r1perf.check.plan import Check, Row
+from r1perf.check.plan import Check
+from r1perf.check.rows import Row
 
 TITLES = ("conversations", "requests", "requests/s", "output tok/s", "in flight")
 
@@ -40,9 +41,9 @@ def _stages(made: Check) -> Iterator[RenderableType]:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    about = "" if row.exact else "~"
+    about = ["" if known else "~" for known in (row.exact, row.counted)]
     figures = (_figure(value) for value in (row.requests_per_s, row.output_tokens_per_s, row.in_flight))
-    return row.workload, f"{about}{row.conversations:,.0f}", f"{about}{row.requests:,.0f}", *figures
+    return row.workload, f"{about[0]}{row.conversations:,.0f}", f"{about[1]}{row.requests:,.0f}", *figures
 
 
 def _part(first: int, rows: Sequence[tuple[str, ...]]) -> Table:

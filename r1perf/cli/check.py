@@ -64,7 +64,7 @@ def _clauses(promised: Terms, scenario: Scenario, made: Check) -> Iterator[Text]
         ]
         window_s = sum({row.stage: row.seconds for row in rows}.values())
         foreseen = foresee(
-            clause, sum(row.requests for row in rows), exact=all(row.exact for row in rows), window_s=window_s,
+            clause, sum(row.requests for row in rows), exact=all(row.counted for row in rows), window_s=window_s,
             residence_s=longest, confidence=promised.confidence, interval_s=int(scenario.interval) / 1e9,
         )  # fmt: skip
         style = {True: "", None: "", False: "yellow"}[foreseen.enough]

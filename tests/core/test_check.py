@@ -56,8 +56,19 @@ def test_a_short_stage_has_not_all_in_flight_that_the_law_says():
 
 def test_turns_and_think_time_count():
     (row,) = checked(items={"w": Items(turns=2.0, pause_s=18.0)}).rows
-    # A conversation lasts 11 + 18 + 11 s and is at work for 22 of these 40.
-    assert (row.conversations, row.requests, row.in_flight) == (200, 400, 80 * 22 / 40)
+    # A second turn begins 11 + 18 s after the first: those of the last 58 conversations never do. A conversation is at work for 22 of its 40 s.
+    assert (row.conversations, row.requests, row.most_requests, row.in_flight) == (200, 342, 400, 80 * 22 / 40)
+    assert (row.exact, row.counted, row.requests_per_s) == (True, False, 3.42)
+
+
+def test_later_turns_come_in_the_stage_of_their_time():
+    stages = [{"kind": "constant", "rate": "2/s", "duration": f"{seconds}s", "name": f"s{seconds}"} for seconds in (10, 20, 40)]
+    raw = {key: value for key, value in RAW.items() if key != "duration"} | {"arrivals": {"kind": "stages", "stages": stages}}
+    scenario, items = load(raw), {"w": Items(turns=3.0, pause_s=4.0)}
+    made = check(scenario, items, scenario.plan(items), Speed(ttft_s=1.0, tokens_per_s=20.0))
+    # Turns begin 15 s apart. From 10 to 30 s: second turns of the first stage (20) and of its own (10). From 30 s to the end at 70 s: third ones of
+    # the first stage (20), second and third ones of the second (30, 40) and of its own (50, 20).
+    assert [(row.conversations, row.requests) for row in made.rows] == [(20, 20), (40, 70), (80, 240)]
 
 
 def test_closed_sessions_are_estimated():
@@ -184,8 +195,8 @@ def test_lengths_that_only_the_model_knows_are_assumed_and_said():
 
 def test_prompts_of_later_turns_carry_what_was_said():
     scenario = load(RAW)
-    items = {"w": Items(turns=3.0, inputs=None)}
-    # 10 tokens a message, 300 an answer: 10, 320, 630.
+    items = {"w": Items(turns=3.0, inputs=None, outputs=400.0)}
+    # 10 tokens a message, 300 an answer without its thinking: 10, 320, 630.
     assert check(scenario, items, scenario.plan(items)).needs["w"].input_tokens == 320
 
 
@@ -221,9 +232,33 @@ def test_requests_of_many_turns_are_about_as_many():
     scenario, items = load(raw), {"w": Items(turns=2.0)}
     made = check(scenario, items, scenario.plan(items), Speed())
     assert made.warnings == (
+        "stage constant: later turns go on for about 11s after the last arrival, and rates are over all of it: `duration` ends them with the arrivals",
         "`requests` = 400 counts expected turns: conversations differ in length, so the run will have about as many",
     )
-    assert (made.conversations, made.requests) == (200, 400)
+    (row,) = made.rows
+    assert (row.conversations, row.requests, row.requests_per_s) == (200, 400, pytest.approx(400 / (99.5 + 11), rel=1e-3))
+    assert row.in_flight == 22 + 22  # at the last arrival, not at the end of the last conversation
+
+
+def test_conversations_that_outlast_their_stage_are_told():
+    made = checked(items={"w": Items(turns=3.0, pause_s=39.0)}, duration="80s")
+    # Turns begin 50 s apart, and there is a second one for the conversations of the first 30 s.
+    assert made.requests == 160 + 60
+    assert made.warnings == (
+        "w: conversations last about 1m51s, longer than the stage constant (1m20s): about 260 of their turns never begin",
+    )
+
+
+def test_what_it_may_cost_at_most_goes_by_every_turn():
+    """A faster target has time for more of them."""
+    target = RAW["target"] | {"price": {"output_per_1m": 10.0}}
+    made = checked(items={"w": Items(turns=2.0, pause_s=18.0)}, target=target)
+    assert made.money == Money(pytest.approx(342 * 0.002), pytest.approx(400 * 0.01))
+
+
+def test_of_many_conversations_some_are_looked_at(monkeypatch):
+    monkeypatch.setattr("r1perf.check.rows.LOOKED", 7)
+    assert checked(items={"w": Items(turns=2.0, pause_s=18.0)}).requests == 342
 
 
 def shown(made, width):
