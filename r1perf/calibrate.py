@@ -15,6 +15,7 @@ from r1perf.loop import Loop
 from r1perf.result import Outcome, Stream
 from r1perf.source import WorkloadSource
 from r1perf.target import Call
+from r1perf.traces import Ints
 
 ROUNDS = (1, 3)
 """The fitted texts hold the whole vocabulary so many times, so that no luck of a draw is in its tokens a word."""
@@ -34,6 +35,9 @@ class Estimated(Protocol):
 
     def calibrated(self, calibration: Calibration) -> Items:
         """Return the same prompts at corrected lengths."""
+
+    def lengthened(self, items: Ints) -> float:
+        """Return the share of these items (of all where there are none) that are shorter than any prompt can be made."""
 
 
 class _Untold(Exception):

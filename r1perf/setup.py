@@ -111,7 +111,8 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
             if isinstance(found, Failed):
                 notes = (*notes, found.why)
             elif found is not None:
-                prompting[name] = msgspec.structs.replace(prompting[name], calibration=found)
+                fitted = _lengthened(plan, name, source.items, found)
+                prompting[name] = msgspec.structs.replace(prompting[name], calibration=found, lengthened=fitted)
     digest = hashlib.sha256()
     for part in (plan.digest(), *(f"{name}={items[name].digest}" for name in sorted(items)), __version__, sys.version):
         digest.update(part.encode() + b"\0")
@@ -152,8 +153,17 @@ def _prompting(scenario: Scenario, plan: Plan, items: Mapping[str, Items]) -> di
             cache=workload.dataset.cache,
             cache_control=getattr(workload.dataset, "cache_control", False),
             repeats=repeats(made),
+            lengthened=_lengthened(plan, name, items[name]),
         )
     return facts
+
+
+def _lengthened(plan: Plan, name: str, items: Items, calibration: Calibration | None = None) -> float:
+    """Return the share of a workload's planned prompts that become longer than asked."""
+    if not isinstance(items, Estimated):
+        return 0.0
+    fitted = items if calibration is None else items.calibrated(calibration)
+    return fitted.lengthened(plan.items[plan.workload_of == plan.workloads.index(name)]) if isinstance(fitted, Estimated) else 0.0
 
 
 def _planned(scenario: Scenario, plan: Plan, name: str) -> int:

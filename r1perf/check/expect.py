@@ -1,9 +1,13 @@
 """What a workload's requests are expected to need, and how fast an R1-class target is assumed to answer."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from r1perf.datasets import Conversation, Items
+from r1perf.datasets.synthetic import Made
 from r1perf.datasets.trace import Replayed
+from r1perf.target import Price
 from r1perf.traces import Ints
 from r1perf.workload import Workload
 
@@ -30,6 +34,9 @@ _WISHED: dict[str, tuple[float, str]] = {
 
 _SAMPLE, _WHOLE = 64, 1_000
 """Conversations that are looked at: so many, or all where there are not many more."""
+
+_MANY = 1_000_000
+"""Requests of a closed loop, of which nobody knows how many they will be: the first one of each prefix does not count."""
 
 
 class Speed(msgspec.Struct, frozen=True):
@@ -70,6 +77,22 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     most_output_tokens: int | None
     assumed: tuple[str, ...]
     bounded: bool  # every answer has some bound, even where the largest is not known
+    cached: float | None = None  # share of input tokens that a prefix cache can serve, where the dataset orders it
+    lengthened: float = 0.0  # share of prompts that are asked to be shorter than any can be made
+
+    def cost(self, price: Price, output_tokens: float) -> float:
+        """Price one request in USD, with what a prefix cache serves of it."""
+        return price.cost(self.input_tokens, self.input_tokens * (self.cached or 0.0), output_tokens) or 0.0
+
+    def most_cost(self, price: Price, output_tokens: float) -> float:
+        """Price it with nothing in the prefix cache, or all, where that costs more."""
+        given = self.input_tokens
+        return max(price.cost(given, 0, output_tokens) or 0.0, price.cost(given, given, output_tokens) or 0.0)
+
+    def uncached(self, price: Price) -> bool:
+        """Tell whether cached tokens have a price that the cost leaves out, since nothing says how many there are."""
+        per_token = price.input_per_1m is not None or price.output_per_1m is not None
+        return per_token and price.cached_per_1m not in (None, price.input_per_1m) and self.cached is None
 
     @property
     def cut(self) -> bool:
@@ -88,6 +111,8 @@ def needs(workload: Workload, items: Items, speed: Speed, planned: Ints) -> Need
         if isinstance(items, Replayed) and len(planned):
             expected = items.expected_of(planned)
         return Needs(
+            cached=_cached(workload, items, len(planned) or _MANY),
+            lengthened=items.lengthened(planned) if isinstance(items, Made | Replayed) else 0.0,
             turns=1.0, pauses_s=0.0, input_tokens=expected.input_tokens or 0.0, output_tokens=expected.output_tokens or 0.0,
             wished=expected.output_tokens or 0.0, most_output_tokens=expected.most_output_tokens, assumed=(), bounded=True,
         )  # fmt: skip
@@ -100,12 +125,6 @@ def needs(workload: Workload, items: Items, speed: Speed, planned: Ints) -> Need
         if kind in speed.answers:
             wished, source = speed.answers[kind], f"{speed.source}, thinking included" if speed.source else "thinking included"
         assumed.append(f"answers of {wished:,.0f} tokens, {source}")
-    given = expected.input_tokens
-    if given is None:
-        given = sum(map(_input_tokens, sample)) / max(1, sum(len(conversation.turns) for conversation in sample))
-        assumed.append(
-            f"prompts of {given:,.0f} tokens: earlier turns with answers of {ANSWER_TOKENS} tokens, 4 characters a token"
-        )
     pauses = sum(turn.think_time_ns for conversation in sample for turn in conversation.turns) / 1e9 / max(1, len(sample))
     # The turns' own orders and bounds come before the workload's.
     asked = [turn for conversation in sample for turn in conversation.turns]
@@ -113,6 +132,12 @@ def needs(workload: Workload, items: Items, speed: Speed, planned: Ints) -> Need
     known = [int(bound) for bound in bounds if bound is not None]
     bounded, own = 0 < len(known) == len(bounds), any(turn.output_tokens or turn.max_tokens for turn in asked)
     lengths = [turn.output_tokens or min(wished, bound or wished) for turn, bound in zip(asked, bounds, strict=True)]
+    given = expected.input_tokens
+    if given is None:
+        output = iter(lengths)
+        given = sum(_input_tokens(conversation, output) for conversation in sample) / max(1, len(asked))
+        kept = min(ANSWER_TOKENS, max(lengths, default=ANSWER_TOKENS))
+        assumed.append(f"prompts of {given:,.0f} tokens: earlier turns with answers of {kept:,.0f} tokens, 4 characters a token")
     return Needs(
         turns=max(1.0, expected.turns), pauses_s=pauses, input_tokens=given, wished=wished, assumed=tuple(assumed),
         output_tokens=sum(lengths) / max(1, len(lengths)),
@@ -120,14 +145,20 @@ def needs(workload: Workload, items: Items, speed: Speed, planned: Ints) -> Need
     )  # fmt: skip
 
 
-def _input_tokens(conversation: Conversation) -> float:
-    """Add up the prompts of all turns of a conversation, each with everything before it."""
+def _cached(workload: Workload, items: Items, requests: int) -> float | None:
+    """Return the share of input tokens that a prefix cache can serve, where texts are new in this run or share what is ordered."""
+    ratio = items.hit_ratio(requests) if isinstance(items, Made) else 0.0
+    return ratio if ratio or (isinstance(items, Made) and workload.dataset.cache == "bust") else None
+
+
+def _input_tokens(conversation: Conversation, outputs: Iterator[float]) -> float:
+    """Add up the prompts of all turns of a conversation, each with everything before it; `outputs` are its answers' lengths."""
     said = sum(len(message.content) for message in conversation.before) / 4
     total = 0.0
-    for turn in conversation.turns:
+    for turn, output in zip(conversation.turns, outputs, strict=False):
         said += len(turn.text) / 4
         total += said
-        said += ANSWER_TOKENS if turn.recorded_answer is None else len(turn.recorded_answer) / 4
+        said += min(ANSWER_TOKENS, output) if turn.recorded_answer is None else len(turn.recorded_answer) / 4
     return total
 
 

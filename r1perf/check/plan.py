@@ -12,7 +12,6 @@ from r1perf.datasets.trace import TraceLengths
 from r1perf.scenario import Scenario
 from r1perf.scenario.validate import processes
 from r1perf.schedule import Plan, Stage
-from r1perf.target import Price
 
 R1_CONTEXT = 131_072
 """Tokens of prompt and answer together that DeepSeek R1 can hold (its model card: context length 128K)."""
@@ -72,7 +71,11 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
         needs=wanted,
         speed=speed,
         money=_money(scenario, plan, rows, wanted, speed),
-        assumptions=(speed.says(), *(f"{name}: {says}" for name, need in wanted.items() for says in need.assumed)),
+        assumptions=(
+            speed.says(),
+            *(f"{name}: {says}" for name, need in wanted.items() for says in need.assumed),
+            *(f"{name}: no input token is cached" for name, need in wanted.items() if need.uncached(scenario.target.price)),
+        ),
         warnings=(*_left_out(items), *_warnings(scenario, plan, rows, wanted, speed)),
     )
 
@@ -86,21 +89,14 @@ def _money(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mappin
         return Money(hours * price.gpu_hour * system.gpus, None)
     if price.input_per_1m is None and price.output_per_1m is None:
         return None
-    expected = sum(
-        row.requests * _cost(price, wanted[row.workload].input_tokens, wanted[row.workload].output_tokens) for row in rows
-    )
+    expected = sum(row.requests * wanted[row.workload].cost(price, wanted[row.workload].output_tokens) for row in rows)
     bounds = [wanted[row.workload].most_output_tokens for row in rows]
     if any(bound is None for bound in bounds):
         return Money(expected, None)
     most = sum(
-        row.most_requests * _cost(price, wanted[row.workload].input_tokens, bound or 0)
-        for row, bound in zip(rows, bounds, strict=True)
+        row.most_requests * wanted[row.workload].most_cost(price, bound or 0) for row, bound in zip(rows, bounds, strict=True)
     )
     return Money(expected, most)
-
-
-def _cost(price: Price, input_tokens: float, output_tokens: float) -> float:
-    return ((price.input_per_1m or 0.0) * input_tokens + (price.output_per_1m or 0.0) * output_tokens) / 1e6
 
 
 def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mapping[str, Needs], speed: Speed) -> Iterator[str]:
@@ -113,6 +109,8 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
         room = scenario.workload[name].max_tokens
         if not need.bounded:
             yield f"{name}: no `max_tokens`, so the server's own default ends its answers; nothing bounds what they cost"
+        if need.lengthened:
+            yield f"{name}: {need.lengthened * 100:.1f} % of its prompts are longer than asked: the template and one word have more tokens"
         if need.cut:
             yield f"{name}: answers of about {need.wished:,.0f} tokens are cut at {need.most_output_tokens:,}: most will be `truncated`"
         if room is not None and room + need.input_tokens > R1_CONTEXT:

@@ -9,6 +9,7 @@ import msgspec
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, lengths, silent
 from r1perf.datasets.streams import fingerprint, stream
 from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, uncounted
+from r1perf.traces import Ints
 
 BLOCK = 16
 """Tokens of a cache block, in which servers share prefixes (vLLM's default); TensorRT-LLM and others use 32 or 64."""
@@ -85,8 +86,15 @@ class Made:
         self.size: int | None = None
         self.shortest, self.longest = self._input.at(0.0), self._input.at(1 - 1e-9)
         self.estimated = uncounted(spec)
-        self.expected = Expected(1.0, self._input.mean, self._output.mean, ordered=True, most_output_tokens=self._output.most)
+        least = vocabulary.calibration.least
+        inputs = self._input.mean if self.shortest >= least else self._input.mean_of(lambda length: max(length, least))
+        self.expected = Expected(1.0, inputs, self._output.mean, ordered=True, most_output_tokens=self._output.most)
         self.digest = fingerprint(spec, seed, vocabulary.digest, vocabulary.calibration)
+
+    def lengthened(self, items: Ints) -> float:
+        """Return the share of items that are asked to be shorter than the template and one word, and are made as long."""
+        least = self.calibration.least
+        return 0.0 if self.shortest >= least else self._input.mean_of(lambda length: float(length < least))
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -34,6 +34,11 @@ class Calibration(msgspec.Struct, frozen=True):
         """Return how many words give so many tokens, at least one."""
         return max(1, round((tokens - self.overhead) / self.tokens_per_word))
 
+    @property
+    def least(self) -> int:
+        """Return the tokens of the shortest prompt, which is the template and one word."""
+        return int(self.tokens(1))
+
     def tokens(self, words: int) -> float:
         """Return the tokens to expect of so many words."""
         return self.overhead + words * self.tokens_per_word

@@ -96,13 +96,19 @@ class Replayed:
         self.digest = fingerprint(spec, seed, trace.digest, vocabulary.digest, vocabulary.calibration)
 
     def expected_of(self, items: Ints) -> Expected:
-        """Return what these items need, exactly; there is at least one."""
+        """Return what these items need, exactly; there is at least one, and no input is shorter than the template and one word."""
         rows = self._chosen.rows[items % len(self._chosen.rows)]
         inputs, outputs = (
-            np.maximum(1, np.rint(tokens[rows] * self._spec.scale))
-            for tokens in (self._trace.input_tokens, self._trace.output_tokens)
+            np.maximum(least, np.rint(tokens[rows] * self._spec.scale))
+            for tokens, least in ((self._trace.input_tokens, self.calibration.least), (self._trace.output_tokens, 1))
         )
         return Expected(1.0, float(inputs.mean()), float(outputs.mean()), ordered=True, most_output_tokens=int(outputs.max()))
+
+    def lengthened(self, items: Ints) -> float:
+        """Return the share of these items that are asked to be shorter than the template and one word, and are made as long."""
+        rows = self._chosen.rows[items % len(self._chosen.rows)] if len(items) else self._chosen.rows
+        wanted = np.maximum(1, np.rint(self._trace.input_tokens[rows] * self._spec.scale))
+        return float((wanted < self.calibration.least).mean())
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -55,6 +55,8 @@ def prompting(facts: Prompting) -> str:
             f"lengths calibrated by {plural(fitted.requests, 'request')} before the run: {fitted.tokens_per_word:.3f} tokens a word and "
             f"{fitted.overhead} for the template{error}"
         )
+    if facts.lengthened:
+        said.append(f"{percent(facts.lengthened)} are longer than asked: the template and one word have more tokens")
     return "; ".join(said)
 
 

@@ -277,3 +277,14 @@ def test_as_many_prompts_are_looked_at_as_are_planned(arrivals, requests, looked
     items = scenario.items()
     told = setup._prompting(scenario, scenario.plan(items), items)["w"].repeats
     assert (told.prompts, told.repeated) == (looked_at, looked_at - 3)
+
+
+def test_planned_prompts_that_cannot_be_as_short_as_asked_are_told(tmp_path):
+    rows = "".join(f"2023-11-16 18:15:4{n}.0,{inputs},10\n" for n, inputs in enumerate((9, 90, 90, 90)))
+    (tmp_path / "t.csv").write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}")
+    raw = {"name": "x", "target": {"url": "http://h/v1", "model": "m"}, "arrivals": {"kind": "constant", "rate": "1/s"}}
+    raw |= {"workload": {"w": {"dataset": {"kind": "trace", "file": "t.csv", "template_tokens": 30}}}, "requests": 2}
+    scenario = load(raw)
+    items = scenario.items(tmp_path)
+    assert setup._prompting(scenario, scenario.plan(items), items)["w"].lengthened == 0.5
+    assert setup._lengthened(scenario.plan(items), "w", items["w"], Calibration(1.0, 5)) == 0.0
