@@ -61,6 +61,9 @@ SEARCHED = 50_000
 SAID = 20_000
 """The same for "answer is" and for whole numbers."""
 
+MINUS = "\N{MINUS SIGN}"
+"""How a minus is set in print; it counts as a hyphen."""
+
 SENTENCE = 1_000
 """Characters of what is said after "answer is", at most."""
 
@@ -78,7 +81,7 @@ def grade(answer: str | None, expected: str, *, truncated: bool = False) -> Grad
     A cut answer is graded only where its box was complete: a number at the cut may miss digits. Where `expected` is no whole number,
     what follows "answer is" is compared with it as a text, and a number elsewhere is no answer.
     """
-    text = without_reasoning(answer or "")
+    text = without_reasoning(answer or "").replace(MINUS, "-")
     right = normal(expected)
     found = boxed(text[-SEARCHED:])
     if found is not None:
@@ -127,7 +130,7 @@ def normal(answer: str) -> str:
 
     What is no whole number is its text, in lower case and without spaces. Digits stay text: a number may have any number of them.
     """
-    answer = re.sub(r"\s+", " ", answer)
+    answer = re.sub(r"\s+", " ", answer).replace(MINUS, "-")
     bare = _UNIT_TEXT.sub("", answer)
     text = _STYLE.sub(r"\1", bare if bare.strip(" $.") else answer)
     text = _DRESSING.sub("", text.replace("{,}", ",").rpartition("=")[2]).strip().rstrip(".").strip()

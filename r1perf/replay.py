@@ -48,7 +48,10 @@ def replay(
         if wanted > MOST_REQUESTS:
             raise DatasetError(f"at {rate:g} requests/s the replay would have {wanted:,} requests; allowed: {MOST_REQUESTS:,}")
         rows, offsets_ns = _at_rate(trace, rows, offsets_ns, span_ns, wanted)
-    return Replay(rows, np.rint(offsets_ns / speed).astype(np.int64), max(1, round(span_ns / speed)))  # a rate needs some time
+    offsets_ns = np.rint(offsets_ns / speed).astype(np.int64)
+    return Replay(
+        rows, offsets_ns, max(round(span_ns / speed), int(offsets_ns[-1]) + 1)
+    )  # rounding must not leave the last one out
 
 
 def _at_rate(trace: Trace, rows: Ints, offsets_ns: Ints, span_ns: int, wanted: int) -> tuple[Ints, Ints]:

@@ -159,6 +159,7 @@ TEN = trace_of([k * S for k in range(10)])
         pytest.param({"start_ns": int(2.5 * S), "length_ns": S}, [3], [S // 2], id="window between requests"),
         pytest.param({"speed": 4.0, "length_ns": 3 * S}, [0, 1, 2], [0, S // 4, S // 2], id="speed"),
         pytest.param({"speed": 1e300}, list(range(10)), [0] * 10, id="all at once"),
+        pytest.param({"speed": 50.0}, list(range(10)), [n * S // 50 for n in range(10)], id="all of it, faster"),
         pytest.param({"start_ns": 8 * S, "length_ns": 100 * S}, [8, 9], [0, S], id="window over the end"),
     ],
 )
@@ -166,7 +167,7 @@ def test_windows_and_speed(options, rows, offsets_ns):
     chosen = replay(TEN, **options)
     assert chosen.rows.tolist() == rows
     assert chosen.offsets_ns.tolist() == offsets_ns
-    assert chosen.length_ns >= 1
+    assert chosen.length_ns > chosen.offsets_ns[-1]
 
 
 @pytest.mark.parametrize(

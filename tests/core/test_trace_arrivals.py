@@ -63,6 +63,12 @@ def test_windows_and_speed_choose_the_same_rows_of_both(folder, choice, rows, en
     assert stages[0].end_ns == end_ns
 
 
+@pytest.mark.parametrize("speed", [1.5, 3.0, 50.0, 1e6])
+def test_a_faster_replay_loses_no_request(folder, speed):
+    _, sent = planned(folder, scenario({"speed": speed}, {"speed": speed}))
+    assert [row[1:] for row in sent] == [row[1:] for row in ROWS]
+
+
 @pytest.mark.parametrize("rate", ["0.3/s", "5/s"])
 def test_a_scaled_rate_chooses_the_same_rows_of_both(folder, rate):
     choice = {"length": "10s", "rate": rate}
