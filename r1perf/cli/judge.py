@@ -10,6 +10,7 @@ from r1perf.cli.sides import worst
 from r1perf.report import print_verdicts
 from r1perf.report.paper import paper
 from r1perf.sla import exit_code, judge_archive, parse, require, runs_in
+from r1perf.sla.archive import passed_over
 from r1perf.sla.files import load
 
 
@@ -33,6 +34,8 @@ def command(
         confidence = file.confidence if confidence is None else confidence
     folders = [run for path in runs for run in runs_in(path)]
     held = [run for path in baseline for run in runs_in(path)]
+    for sentence in (says for path in (*runs, *baseline) for says in passed_over(path)):
+        click.echo(f"note: {sentence}", err=True)
     found = {
         run: judge_archive(
             run, texts or None, confidence=confidence, baseline=held, beside=[other for other in folders if other != run],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from r1perf.errors import UsageError
+from r1perf.errors import ArchiveError, UsageError
 from r1perf.report import load, print_report, render_json, render_json_array
 from r1perf.report.paper import paper
 from r1perf.sinks.influxdb import Server, address, server
@@ -15,6 +15,7 @@ from r1perf.sinks.influxdb.query import Bucket
 from r1perf.sinks.influxdb.reading import Part, read
 from r1perf.sinks.influxdb.runs import find
 from r1perf.sla import runs_in
+from r1perf.sla.archive import passed_over
 from r1perf.summary import Document
 from r1perf.units import Duration
 
@@ -24,13 +25,13 @@ from r1perf.units import Duration
 @click.option("--from", "begin", metavar="TIME", help="Of a run in InfluxDB, begin here: 90s after its start, or a time of day.")
 @click.option("--to", "end", metavar="TIME", help="Of a run in InfluxDB, end here.")
 @click.option("--json", "as_json", is_flag=True, help="Print run.json instead; of a folder of runs, an array.")
-def command(run: str, begin: str | None, end: str | None, as_json: bool) -> None:
-    """Print the tables of RUN: a run's folder, a folder of runs (all of them), or influx://BUCKET/RUN_ID.
+def command(run: str, begin: str | None, end: str | None, as_json: bool) -> int:
+    """Print the tables of RUN: a run's folder, a folder of runs (all that can be read), or influx://BUCKET/RUN_ID.
 
     The server is named by the environment: INFLUXDB_V2_URL, INFLUXDB_V2_ORG, INFLUXDB_V2_TOKEN. TIME is a duration after the
     run's start (90s) or a date and time in UTC (2026-11-30T15:00:00); points that begin in between are merged.
     """
-    one = True
+    one, code = True, 0
     if address.is_address(run):
         documents = [_from_influxdb(address.run(run), begin, end)]
     elif begin is not None or end is not None:
@@ -38,14 +39,29 @@ def command(run: str, begin: str | None, end: str | None, as_json: bool) -> None
     else:
         folders = runs_in(Path(run))
         one = folders == [Path(run)]
-        documents = [load(folder, lambda sentence: click.echo(f"note: {sentence}", err=True)) for folder in folders]
+        documents = []
+        for folder in folders:
+            try:
+                documents.append(load(folder, _note))
+            except ArchiveError as error:
+                if one:
+                    raise
+                _note(str(error))
+                code = 2
+        for sentence in passed_over(Path(run)):
+            _note(sentence)
     if as_json:
         click.echo(render_json(documents[0]) if one else render_json_array(documents), nl=False)
-        return
+        return code
     for n, document in enumerate(documents):
         if n:
             click.echo()
         print_report(document, paper())
+    return code
+
+
+def _note(sentence: str) -> None:
+    click.echo(f"note: {sentence}", err=True)
 
 
 def _from_influxdb(at: address.Address, begin: str | None, end: str | None) -> Document:

@@ -5,6 +5,7 @@ by one from `requests.<worker>.jsonl`, gaps between chunks from the histograms o
 both ways.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,6 +73,14 @@ def runs_in(path: Path) -> list[Path]:
         hint = f"; {', '.join(deeper)} {'is one' if len(deeper) == 1 else 'are some'}" if deeper else ""
         raise UsageError(f"{path}: is no run archive, and no folder of some{hint}")
     return found
+
+
+def passed_over(path: Path) -> list[str]:
+    """Say which folders of runs lie deeper in a folder of runs, so that `runs_in` does not go into them."""
+    if (path / RUN_JSON).is_file():
+        return []
+    deeper = Counter(one.parent.parent for one in path.glob(f"*/*/{RUN_JSON}") if not (one.parent.parent / RUN_JSON).is_file())
+    return [f"{folder} was passed over: it is a folder of {n} run{'s' * (n > 1)}" for folder, n in sorted(deeper.items())]
 
 
 def _side(runs: Sequence[Path], clause: Clause, damage: Damage) -> Side:

@@ -13,6 +13,7 @@ from r1perf.cli.report import command as report
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.repeats import Repeats
 from r1perf.datasets.tokens import Calibration
+from r1perf.errors import ArchiveError
 from r1perf.metrics import METRICS
 from r1perf.report import live_block, live_line, load, print_report, render_json, window_s
 from r1perf.report.terminal import LATENCIES
@@ -227,6 +228,28 @@ def test_report_prints_all_runs_of_a_folder(tmp_path):
     assert [each["run_id"] for each in json.loads(reported(folders[0].parent, "--json"))] == ["run-1", "run-2"]
     assert json.loads(reported(folders[1], "--json"))["run_id"] == "run-2"
     assert reported(tmp_path) == f"{tmp_path}: is no run archive, and no folder of some; {folders[0].parent} is one"
+
+
+def test_report_prints_what_it_can_read_of_a_folder_and_notes_the_rest(tmp_path):
+    for name in ("a", "c", "many/1", "many/2"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        write_document(folder, msgspec.structs.replace(document(summary()), run_id=f"run-{name}"))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "run.json").write_text("{")
+    runner = CliRunner()
+    ran = runner.invoke(report, [str(tmp_path)], standalone_mode=False)
+    assert re.findall(r"run (run-\w)$", ran.stdout, re.MULTILINE) == ["run-a", "run-c"]
+    broken, passed = ran.stderr.splitlines()
+    assert (ran.return_value, broken[: len("note: ")]) == (2, "note: ")
+    assert str(tmp_path / "b" / "run.json") in broken
+    assert passed == f"note: {tmp_path / 'many'} was passed over: it is a folder of 2 runs"
+    as_json = runner.invoke(report, [str(tmp_path), "--json"], standalone_mode=False)
+    assert ([each["run_id"] for each in json.loads(as_json.stdout)], as_json.return_value) == (["run-a", "run-c"], 2)
+    whole = runner.invoke(report, [str(tmp_path / "many")], standalone_mode=False)
+    assert (whole.return_value, whole.stderr) == (0, "")
+    alone = runner.invoke(report, [str(tmp_path / "b")], standalone_mode=False)
+    assert isinstance(alone.exception, ArchiveError)
 
 
 # --- While it runs ---

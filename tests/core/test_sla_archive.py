@@ -40,6 +40,7 @@ from r1perf.sla import (
     runs_in,
     terms,
 )
+from r1perf.sla.archive import passed_over
 from r1perf.sla.gaps import clusters
 from r1perf.sla.terms import outline
 from r1perf.snapshot import encode
@@ -526,6 +527,11 @@ class TestSides:
         with pytest.raises(UsageError) as caught:
             runs_in(tmp_path)
         assert str(caught.value) == f"{tmp_path}: is no run archive, and no folder of some; {tmp_path / 'side'} is one"
+        assert passed_over(tmp_path / "side") == passed_over(tmp_path / "side" / "a") == []
+        archived(tmp_path / "side" / "deeper" / "one", workers=1)
+        assert passed_over(tmp_path / "side") == [f"{tmp_path / 'side' / 'deeper'} was passed over: it is a folder of 1 run"]
+        ran = CliRunner().invoke(judge_command, [str(tmp_path / "side")], standalone_mode=False)
+        assert ran.stderr.splitlines()[0] == f"note: {passed_over(tmp_path / 'side')[0]}"
         with pytest.raises(UsageError, match=r"is no run archive, and no folder of some$"):
             runs_in(tmp_path / "side" / "nowhere")
 
