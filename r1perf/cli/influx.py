@@ -48,8 +48,10 @@ def _problems(run: Path, sent: Sent, *, elsewhere: bool) -> Iterator[str]:
         yield f"{sent.left / 1000:.0f} kB of points could not be sent; once that is put right, {sends} sends them"
     if sent.rejected:
         yield f"{sent.rejected} points are refused" + ("" if elsewhere else f"; they are in {run / REJECTED} with the reasons")
+    if sent.short is not None:
+        yield f"the archive has {sent.short} of the run: its disk was full, or workers on other machines keep the rest"
     missing = f"{sent.lost} points found no room on the disk" if sent.lost else ""
-    if not sent.complete:
+    if not sent.complete and sent.short is None:
         missing = missing or "not all points of the run were kept: its process was killed, or its disk was full"
     if missing:
         yield missing + f"; `{again(run, whole=True)}` sends the whole run, as far as its archive has it"

@@ -21,6 +21,7 @@ from r1perf.sinks.influxdb.sink import InfluxSink
 from r1perf.sinks.influxdb.spool import read_state
 from r1perf.snapshot import encode
 from r1perf.summary import Interval, Summary, document
+from r1perf.summary.merged import ALL
 
 SNAPSHOTS = play(traffic(), seconds=50)
 ENV = {"INFLUXDB_V2_URL": "http://h:8086", "INFLUXDB_V2_BUCKET": "b", "INFLUXDB_V2_TOKEN": "t"}
@@ -68,8 +69,11 @@ def db(monkeypatch):
     return made
 
 
-def a_folder(folder, db, *, killed=False):
-    """Make the folder of a run that wrote to a server; a killed one has no end. Return its document."""
+def a_folder(folder, db, *, killed=False, kept=len(SNAPSHOTS)):
+    """Make the folder of a run that wrote to a server; a killed one has no end. Return its document.
+
+    Of its snapshots the disk had room for so many.
+    """
     settings = Settings(
         url="http://h:8086", bucket="b", access=Access(Token("t")), deadline_ns=0 if db.trouble is not None else 20 * S
     )
@@ -80,7 +84,8 @@ def a_folder(folder, db, *, killed=False):
         sink.open(run)
     with SnapshotsJournal(folder, "0") as journal:
         for snapshot in SNAPSHOTS:
-            journal.write(encode(snapshot))
+            if snapshot.k < kept:
+                journal.write(encode(snapshot))
             summary.merge(snapshot)
             for sink in sinks:
                 sink.write(Interval.of(snapshot))
@@ -209,6 +214,28 @@ def test_points_that_found_no_room_are_missing_until_all_of_the_run_is_sent(tmp_
     assert replayed("--all")[0] == 0
     assert complete(db, built)
     assert replayed() == (0, "nothing was left to send\n", "")
+
+
+@pytest.mark.parametrize("words", [["--all"], ["--url", "http://other:8086"]], ids=" ".join)
+def test_an_archive_that_has_less_than_the_run_is_no_success_and_loses_nothing_that_ended(tmp_path, db, replayed, words):
+    built = a_folder(tmp_path, db, kept=30)
+    db.bucket = FakeBucket()
+    kept = Summary(a_run())
+    for snapshot in SNAPSHOTS[:30]:
+        kept.merge(snapshot)
+    there, of = kept.counter("scheduled", stage=ALL), built.counts["scheduled"]
+    assert 0 < there < of
+    assert kept.pending("0") > 0
+    code, out, err = replayed(*words)
+    assert code == 3
+    assert out.endswith(" points sent\n")
+    says = f"{there} of {of} requests"
+    assert err == f"r1perf: the archive has {says} of the run: its disk was full, or workers on other machines keep the rest\n"
+    got = read(db.bucket, find(db.bucket, built.run_id), Part())
+    assert got.validity.reasons[0].startswith(f"InfluxDB has {says}: points are missing; ")
+    assert (got.counts["scheduled"], got.counts["ok"], got.counts.get("lost", 0)) == (there, kept.outcomes()["ok"], 0)
+    if words == ["--all"]:
+        assert replayed()[0] == 3
 
 
 def test_a_state_that_could_not_be_written_is_no_success_either(tmp_path, db, replayed, monkeypatch):

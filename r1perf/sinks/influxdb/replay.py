@@ -10,16 +10,18 @@ import msgspec
 
 from r1perf import clock
 from r1perf.errors import ArchiveError, DatabaseError, UsageError
+from r1perf.result import Outcome
 from r1perf.scenario import InfluxDb
 from r1perf.scenario.decode import convert
 from r1perf.sinks.influxdb.delivery import NOT_LET_IN, Delivery
-from r1perf.sinks.influxdb.points import COUNTERS
+from r1perf.sinks.influxdb.points import COUNTERS, figures
 from r1perf.sinks.influxdb.query import Bucket
 from r1perf.sinks.influxdb.server import Server
 from r1perf.sinks.influxdb.settings import URL, Settings, check_url, settings
 from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_state
 from r1perf.sinks.influxdb.story import Story
-from r1perf.summary import Document, load, read_document
+from r1perf.sinks.influxdb.tally import Unequal, of_intervals, unequal
+from r1perf.summary import Document, Interval, load, read_document
 from r1perf.summary.archived import intervals
 
 Tell = Callable[[str], None]
@@ -40,7 +42,8 @@ class Elsewhere(msgspec.Struct, frozen=True):
 class Sent(msgspec.Struct, frozen=True):
     """What came of a replay: `left` bytes could not be sent, `rejected` points are refused, `lost` ones are in no spool.
 
-    Without `complete` there never was a point of all of the run: its process was killed, or its disk was full.
+    Without `complete` there never was a point of all of the run: its process was killed, or its disk was full. `short` is what
+    the archive has less of than the run had, where points were made from it.
     """
 
     points: int
@@ -48,6 +51,7 @@ class Sent(msgspec.Struct, frozen=True):
     left: int
     lost: int = 0
     complete: bool = True
+    short: Unequal | None = None
 
 
 def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: Elsewhere, everything: bool = False) -> Sent:
@@ -66,14 +70,14 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
         _refuse_late(written.run_id, to)
     if elsewhere:
         with TemporaryDirectory() as place:
-            return _send(_told(folder, Path(place), None, to, tell), to, tell)
+            return _send(*_told(folder, Path(place), None, to, tell), to, tell)
     if everything or state is None:
-        return _send(_told(folder, folder, state, to, tell), to, tell)
+        return _send(*_told(folder, folder, state, to, tell), to, tell)
     if not (folder / SPOOL).exists() and not (folder / REJECTED).exists():
         return Sent(0, 0, 0, state.lost, state.complete)
     spool = Spool(folder, state, to.spool_bytes)
     _readmit(spool, tell)
-    return _send(spool, to, tell)
+    return _send(spool, None, to, tell)
 
 
 def _refuse_late(run_id: str, to: Settings) -> None:
@@ -108,24 +112,39 @@ def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> Infl
     return msgspec.structs.replace(table, **given)
 
 
-def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Tell) -> Spool:
-    """Make a spool of a whole run from its archive, behind what is in that of `state`: late data is no part of its own there."""
+def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Tell) -> tuple[Spool, Unequal | None]:
+    """Make a spool of a whole run from its archive, behind what is in that of `state`: late data is no part of its own there.
+
+    Return too what its archive has less of than `run.json`: after a full disk, or where workers keep their files elsewhere.
+    """
     spool = Spool(place, state or State(url=to.url, org=to.org, bucket=to.bucket), to.spool_bytes)
     try:
         spool.lost, spool.complete = 0, False  # the points that found no room are made again
         _readmit(spool, tell)
         story = Story(read_document(folder).run(), to.interval_ns)
         spool.append(story.begin(), limited=False)
-        for interval in intervals(folder, damage=tell):
+        ended, kept = load(folder), intervals(folder, damage=tell)
+        _unlose(kept, ended)
+        for interval in kept:
             spool.append(story.interval(interval), limited=False)
-        spool.append(story.end(load(folder)), limited=False)
+        spool.append(story.end(ended), limited=False)
     except BaseException:
         spool.close()
         raise
-    spool.complete = True
+    short = unequal(of_intervals(kept, {row.plan.index for row in ended.stages if row.plan.judged}), figures(ended, None))
+    spool.complete = short is None
     if spool.problem is not None:
         tell(spool.problem)
-    return spool
+    return spool, short
+
+
+def _unlose(kept: list[Interval], ended: Document) -> None:
+    """Take back that requests were lost where the run's end knows that they ended, in what its archive does not have."""
+    name = f"outcome.{Outcome.LOST}"
+    lost = sum(n for interval in kept for key, n in interval.counters.items() if key[0] == name)
+    if lost > ended.counts.get(Outcome.LOST, 0):
+        for interval in kept:
+            interval.counters = {key: n for key, n in interval.counters.items() if key[0] != name}
 
 
 def _readmit(spool: Spool, tell: Tell) -> None:
@@ -136,7 +155,7 @@ def _readmit(spool: Spool, tell: Tell) -> None:
         tell(str(error))
 
 
-def _send(spool: Spool, to: Settings, tell: Tell) -> Sent:
+def _send(spool: Spool, short: Unequal | None, to: Settings, tell: Tell) -> Sent:
     """Send a spool; give up where nothing goes through for as long as a run's end would wait."""
     with closing(Server(to)) as server:
         delivery = Delivery(spool, server.write, tell, Random())
@@ -149,4 +168,4 @@ def _send(spool: Spool, to: Settings, tell: Tell) -> Sent:
                 break
             clock.sleep(wait_ns / 1e9)
     spool.close()
-    return Sent(delivery.points, len(spool.refused()), spool.waiting, spool.lost, spool.complete)
+    return Sent(delivery.points, len(spool.refused()), spool.waiting, spool.lost, spool.complete, short)
