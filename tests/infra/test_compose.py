@@ -125,6 +125,21 @@ def test_env_is_written_once_for_its_owner_alone(tmp_path):
     assert not [value for key, value in first.items() if len(value) == 48 and value in again.stdout + again.stderr]
 
 
+@pytest.mark.parametrize("port", [None, "18086"])
+def test_runs_go_to_the_port_that_influxdb_has(tmp_path, port):
+    """What a shell reads of the file is what compose publishes: a token goes nowhere else."""
+    generate(tmp_path)
+    file = tmp_path / ".env"
+    if port is not None:
+        file.write_text(file.read_text().replace("#INFLUXDB_PORT=8086\n", f"INFLUXDB_PORT={port}\n"))
+    words = ["sh", "-c", 'set -a; . "$1"; set +a; echo "$INFLUXDB_V2_URL"', "sh", file]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("INFLUXDB_")}
+    read = subprocess.run(words, capture_output=True, text=True, check=True, env=clean).stdout
+    assert read == f"http://127.0.0.1:{port or 8086}\n"
+    published = SERVICES["influxdb"]["ports"]
+    assert published == ["127.0.0.1:${INFLUXDB_PORT:-8086}:8086"]
+
+
 def test_secrets_are_random_and_differ(tmp_path):
     both = []
     for name in ("a", "b"):
