@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ class _Lead:
         self._page = (
             None
             if environment.web_ui is None
-            else Page(environment, self._master, options.scenario_of, self._options.r1_web_origin, scenario.arrivals)
+            else Page(environment, self._master, self._check, self._options.r1_web_origin, scenario.arrivals)
         )
 
     def _fill_in(self, closed: Closed) -> None:
@@ -122,6 +123,14 @@ class _Lead:
     def _alone(self) -> bool:
         """Tell whether Locust's users are ours alone, and nobody has a shape for them."""
         return self._environment.shape_class is None and set(self._environment.user_classes) <= {R1User}
+
+    def _check(self, wanted: Namespace, host: str | None) -> None:
+        """Raise an R1perfError for a start that would come to nothing.
+
+        Without a worker Locust only warns, in its log, and starts its shape all the same, which then goes on until its process ends.
+        """
+        options.scenario_of(wanted, host)
+        self._master.client_ids()
 
     def _scenario(self) -> tuple[Scenario, Path, bool]:
         """Return the scenario as it is asked for now, its folder, and whether Locust's users are its sessions."""

@@ -80,7 +80,7 @@ class Master:
     @property
     def workers(self) -> list[str]:
         """List the workers that could take part in a run: Locust has them on its list, and they know r1perf."""
-        client_ids = self._client_ids()
+        client_ids = self._listed()
         silent = self._roster.wait(client_ids, 0)
         return [client_id for client_id in client_ids if client_id not in silent]
 
@@ -154,9 +154,7 @@ class Master:
 
     def _crew(self) -> list[Mate]:
         """Take everybody who is there; raises R1perfError where nobody is, or somebody cannot do what the master does."""
-        client_ids = self._client_ids()
-        if not client_ids:
-            raise R1perfError("no worker is there; start one with `r1perf worker` or `locust --worker`")
+        client_ids = self.client_ids()
         missing = self._roster.wait(client_ids, self._loop.now_ns() + HELLO_NS)
         if missing:
             raise R1perfError(f"worker {missing[0]} has not said hello: does its locustfile use r1perf.swarm?")
@@ -172,7 +170,14 @@ class Master:
                 )
         return self._roster.crew(client_ids)
 
-    def _client_ids(self) -> list[str]:
+    def client_ids(self) -> list[str]:
+        """Name the workers on Locust's list; raises R1perfError where nobody is on it."""
+        listed = self._listed()
+        if not listed:
+            raise R1perfError("no worker is there; start one with `r1perf worker` or `locust --worker`")
+        return listed
+
+    def _listed(self) -> list[str]:
         if not isinstance(self._runner, MasterRunner):
             return ["local"]
         clients = self._runner.clients

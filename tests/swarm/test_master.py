@@ -1,5 +1,7 @@
 """What a master refuses and says, without any process: Locust's own runner of one process is all it has."""
 
+import argparse
+import contextlib
 import os
 from types import SimpleNamespace
 
@@ -8,7 +10,7 @@ import pytest
 import unpatched  # noqa: F401
 from locust.env import Environment
 from locust.event import Events
-from locust.runners import MasterRunner
+from locust.runners import STATE_INIT, STATE_MISSING, MasterRunner, WorkerNode, WorkerNodes
 from virtual_run import a_run
 
 from r1perf import __version__, messages
@@ -92,6 +94,32 @@ def test_a_worker_without_the_masters_users_is_refused(master, users, says):
     else:
         with pytest.raises(R1perfError, match=says):
             master._crew()
+
+
+class Alone(MasterRunner):
+    """A master without a worker."""
+
+    greenlet = None
+
+    def __init__(self):
+        """Listen nowhere."""
+        self.clients = WorkerNodes()
+
+
+def test_a_start_without_a_worker_is_refused_in_the_form(master):
+    lead = Lead(Alone())
+    lead._master, asked = master, argparse.Namespace(r1_scenario="smoke", r1_model="", r1_rate="", r1_duration="", r1_set=[])
+    lead._check(asked, None)  # in a single process the worker is always there
+    master._runner = lead._environment.runner
+    with pytest.raises(R1perfError, match=r"^no worker is there; start one with `r1perf worker` or `locust --worker`$"):
+        lead._check(asked, None)
+    for state, there in ((STATE_MISSING, False), (STATE_INIT, True)):
+        master._runner.clients["h_1"] = WorkerNode("h_1", state)
+        with contextlib.nullcontext() if there else pytest.raises(R1perfError, match=r"^no worker is there"):
+            lead._check(asked, None)
+    asked.r1_scenario = "nowhere"
+    with pytest.raises(R1perfError, match="nowhere"):
+        lead._check(asked, None)
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
@@ -181,13 +209,9 @@ def test_our_users_are_counted_among_all():
     (1, ("Locust was asked to stop the test", True)), (0, ("the last worker went missing", False)),
 ])  # fmt: skip
 def test_a_test_that_locust_stops_for_want_of_workers_was_not_asked_to_stop(workers, told):
-    class Runner(MasterRunner):
-        worker_count, greenlet = workers, None
-
-        def __init__(self):
-            """Listen nowhere."""
-
-    lead = Lead(Runner())
+    lead = Lead(Alone())
+    for number in range(workers):
+        lead._environment.runner.clients[f"h_{number}"] = WorkerNode(f"h_{number}", STATE_INIT)
     lead._on_stopping()
     assert lead.told == [told]
 
