@@ -10,6 +10,7 @@ import pytest
 from fake_traffic import MS
 from hypothesis import given
 from hypothesis import strategies as st
+from locust import User, dispatch
 from locust.dispatch import UsersDispatcher
 from locust.env import Environment
 from locust.event import Events
@@ -182,6 +183,52 @@ def test_users_are_dealt_out_anew_between_runs_alone(closed):
     after = list(made)[-1]
     assert before == {"a_1": {"R1User": 2}, "a_2": {"R1User": 2}}
     assert after == (before if closed else {"a_2": {"R1User": 2}, "a_3": {"R1User": 2}})
+
+
+class Own(R1User):
+    """A session of somebody's own class."""
+
+
+class Portal(User):
+    """No session."""
+
+
+class Search(User):
+    """Another one."""
+
+    weight = 2
+
+
+class Once(User):
+    """One that Locust starts before the others."""
+
+    fixed_count = 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at first", "dealt out anew"])
+@pytest.mark.parametrize("classes", [[R1User, Portal], [R1User, Own, Portal], [R1User, Portal, Search], [R1User, Once, Portal]],
+                         ids=lambda classes: "+".join(one.__name__ for one in classes))  # fmt: skip
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_sessions_are_dealt_out_evenly_whatever_other_users_there_are(monkeypatch, classes, workers, again):
+    monkeypatch.setattr(dispatch, "gevent", SimpleNamespace(sleep=lambda seconds: None))  # between its steps
+    nodes = [f"a_{i}" for i in range(workers)]
+    ours, theirs = (kind([WorkerNode(node) for node in nodes], classes) for kind in (dispatcher(lambda: False), UsersDispatcher))
+    for made in (ours, theirs):
+        if again:
+            made.new_dispatch(10, 10)
+            list(made)
+            made.add_worker(WorkerNode("a_9"))
+    nodes += ["a_9"] if again else []
+    for made in (ours, theirs):
+        made.new_dispatch(16, 5)
+    for now, locusts in zip(ours, theirs, strict=True):  # step by step
+        totals = [{one.__name__: sum(on[one.__name__] for on in users.values()) for one in classes} for users in (now, locusts)]
+        assert totals[0] == totals[1], "as many of each class as Locust has"
+        sessions = [sum(n for name, n in now[node].items() if name in ("R1User", "Own")) for node in nodes]
+        # Session s is worker s mod n's, as the plan has them.
+        assert sessions == [len(range(i, sum(sessions), len(nodes))) for i in range(len(nodes))]
+        users = [sum(now[node].values()) for node in nodes]
+        assert max(users) - min(users) <= 2
 
 
 def test_a_user_joins_when_it_starts_and_leaves_when_it_is_stopped():
