@@ -200,8 +200,13 @@ class Member:
             gevent.sleep(1)
             if self._part is not None:
                 self._part.channel.tick()
-            if self.part is not None and self._orphaned():
+            if self.part is not None and (self._gone() or self._silent()):
                 self._end_alone(self.part)
+                return
+            if self._gone() and len(self._runner.greenlet):  # where it has no tasks it ends already
+                self._note("the master is gone")
+                self._runner.quit()
+                return
 
     def _end_alone(self, part: Part) -> None:
         """End without a master, the files complete; the process ends too, since no master knows it any more."""
@@ -210,13 +215,13 @@ class Member:
         part.wait(self._loop.now_ns() + FINISH_NS)
         self._runner.quit()
 
-    def _orphaned(self) -> bool:
-        if not isinstance(self._runner, WorkerRunner):
-            return False
+    def _gone(self) -> bool:
+        """Tell whether the master's process is known to have ended; elsewhere it cannot be seen."""
         master = self._master
-        if master is not None and master.place and master.place == self._place and not alive(master.pid):
-            return True
-        return self._loop.now_ns() - self._heard_ns > ORPHANED_NS
+        return master is not None and bool(self._place) and master.place == self._place and not alive(master.pid)
+
+    def _silent(self) -> bool:
+        return isinstance(self._runner, WorkerRunner) and self._loop.now_ns() - self._heard_ns > ORPHANED_NS
 
     def _on_heartbeat(self, **_: Any) -> None:
         self._heard_ns = self._loop.now_ns()

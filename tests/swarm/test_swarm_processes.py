@@ -360,18 +360,27 @@ def post(port, path, **form):
         return json.loads(response.read())
 
 
+def answers(port, wanted):
+    """Wait until the web UI says this of its workers."""
+    for _ in range(200):
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/worker-count", timeout=5) as response:
+            if wanted(json.loads(response.read())):
+                return
+        clock.sleep(0.1)
+    raise AssertionError("the web UI never came to it")
+
+
 def test_runs_are_started_changed_and_stopped_in_the_web_ui(swarm):
     port = free_port()
     master = swarm.start(
-        *LOCUST[:3], "-f", LOCUSTFILES / "smoke.py", "--processes", "2", "--web-port", port, "--master-port", swarm.port,
-        "--master-bind-port", swarm.port,
-    )  # fmt: skip
+        *LOCUST[:3], "-f", LOCUSTFILES / "smoke.py", "--master", "--web-port", port, "--master-bind-port", swarm.port
+    )
     scenario = swarm.scenario(duration="60s")
-    for _ in range(100):
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/worker-count", timeout=5) as response:
-            if json.loads(response.read())["worker_count"] == 2:
-                break
-        clock.sleep(0.1)
+    answers(port, lambda ui: ui["worker_count"] == 0)
+    early = post(port, "/swarm", r1_scenario=scenario, r1_rate="10/s")
+    assert (early["success"], early["message"][:18]) == (False, "no worker is there")
+    workers = [swarm.worker(), swarm.worker()]
+    answers(port, lambda ui: ui["worker_count"] == 2)
     for number in (1, 2):
         said = post(port, "/swarm", r1_scenario=scenario, r1_rate="10/s")
         assert said["success"], said
@@ -387,8 +396,9 @@ def test_runs_are_started_changed_and_stopped_in_the_web_ui(swarm):
         assert document["stages"][2]["counts"]["ok"] > 10
         assert document["counts"]["scheduled"] == sum(document["counts"].get(outcome, 0) for outcome in ("ok", "truncated"))
         assert document["counts"]["scheduled"] == sum(row["counts"]["scheduled"] for row in document["stages"])
-    swarm.interrupt_group(master)
-    assert swarm.wait(master, 20) in (0, 3)
+    master.kill()  # between runs: workers do not wait for it either
+    assert [swarm.wait(worker, 20) for worker in workers] == [0, 0]
+    assert all("the master is gone" in swarm.output(worker) for worker in workers)
 
 
 # --- Elsewhere ---
