@@ -78,7 +78,7 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
     plan = loop.offload(scenario.plan, items, Path(assign.base))
     if assign.shards > 1 and (waits := next((stage for stage in plan.stages[:-1] if stage.follows is not None), None)):
         raise UsageError(
-            f"stage `{waits.name}` begins when the requests of stage `{plan.stages[waits.follows or 0].name}` have ended, which several "
+            f"stage `{waits.name}` begins when the last session of stage `{plan.stages[waits.follows or 0].name}` has ended, which several "
             "workers do not know of one another: give the stages durations, or run with one worker"
         )
     promised = terms(scenario, [(stage.name, stage.judged) for stage in plan.stages], items)

@@ -320,7 +320,7 @@ def test_output_that_cannot_be_written_is_one_sentence_and_no_broken_promise(tmp
 BAD = [
     pytest.param(
         ["provider-probe", "--url", "simulate:tiny", "--workers", "2"],
-        "stage `eight` begins when the requests of stage `one` have ended, which several workers do not know of one another",
+        "stage `eight` begins when the last session of stage `one` has ended, which several workers do not know of one another",
         id="workers that cannot know",
     ),
     pytest.param(["missing.toml"], "missing.toml: no such file", id="missing file"),
