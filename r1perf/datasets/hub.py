@@ -6,6 +6,7 @@ loop, and a library with threads, locks and child processes inside does not work
 
 import os
 import posix
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,10 +16,13 @@ from typing import Any, BinaryIO
 import msgspec
 
 from r1perf.datasets import Told, silent
-from r1perf.datasets.files import JsonLines
+from r1perf.datasets.files import JsonLines, shown
 from r1perf.errors import DatasetError
 
 NO_LIBRARY, NOT_LOADED = 3, 4
+
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+"""What the hub gives as a name; the library would take any other for a folder of this machine."""
 
 
 class HubRows:
@@ -27,6 +31,10 @@ class HubRows:
     size = 0
 
     def __init__(self, name: str, split: str, revision: str | None, told: Told = silent) -> None:
+        if _NAME.fullmatch(name) is None or ".." in name:
+            raise DatasetError(
+                f"{shown(name)} is no name of a set on the hub; allowed: owner/name, such as Maxwell-Jia/AIME_2024"
+            )
         self._name, self._split = name, split
         told(f"asking the Hugging Face hub, or its cache, for {name}")
         with tempfile.TemporaryDirectory(prefix="r1perf-hub-") as folder:

@@ -73,10 +73,8 @@ def _length(document: Document) -> str:
 
 def _part(part: Covered) -> Text:
     of = "" if part.run_s is None else f" of {span(part.run_s)}"
-    return Text(
-        f"part of the run: {span(part.begin_s)} to {span(part.end_s)}{of}; not judged; answers to earlier requests are in it",
-        style="bold yellow",
-    )
+    earlier = "; answers to earlier requests are in it" if part.begin_s > 0 else ""
+    return Text(f"part of the run: {span(part.begin_s)} to {span(part.end_s)}{of}; not judged{earlier}", style="bold yellow")
 
 
 def _outcomes(document: Document, console: Console) -> None:
@@ -147,10 +145,13 @@ def _stages(document: Document, console: Console) -> None:
             rate(rates.requests_per_s if rates else None),
             rate(rates.output_tokens_per_s if rates else None),
         )
-    _print(console, table)
+    if not table.row_count:
+        return
+    console.print(table)
+    console.print(Text("requests, ok, failed: scheduled in the stage; rates: of what ended in it"))
     if any(not row.plan.judged for row in document.stages if row.start_s is not None):
         console.print(Text("* sent, not judged: not in the other tables"))
-        console.print()
+    console.print()
 
 
 def _stage_latencies(document: Document, console: Console, rows: dict[tuple[str, str | None, str | None], SeriesRow]) -> None:

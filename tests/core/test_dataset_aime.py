@@ -202,3 +202,13 @@ def test_a_hub_that_gives_nothing_is_one_sentence(hub, source, says):
     with pytest.raises(DatasetError) as error:
         Aime(hub="x/y").load(1)
     assert str(error.value) == says
+
+
+@pytest.mark.parametrize(
+    "name", ["", "aime", "../../etc", "a/..", "/etc/passwd", "a/b/c", "a/b\n", "https://huggingface.co/x/y", "-x/y"]
+)
+def test_what_is_no_name_of_a_set_is_never_asked_for(monkeypatch, name):
+    monkeypatch.setattr("r1perf.datasets.hub._run", lambda *_: pytest.fail("asked"))
+    with pytest.raises(DatasetError) as error:
+        Aime(hub=name).load(1)
+    assert str(error.value) == f"{name!r} is no name of a set on the hub; allowed: owner/name, such as Maxwell-Jia/AIME_2024"

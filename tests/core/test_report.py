@@ -88,6 +88,7 @@ def test_the_tables_say_what_the_summary_holds():
         assert cells(text, "requests", str(outcome))[1] == count(n)
     assert cells(text, "requests", "overloaded")[3] == f"503 {live.outcomes()[Outcome.OVERLOADED]}"
     assert cells(text, "stages", "warmup")[0] == "warmup *"
+    assert text.count("requests, ok, failed: scheduled in the stage; rates: of what ended in it\n* sent, not judged") == 1
     steady = live.outcomes(stage=2)
     ok = steady[Outcome.OK] + steady[Outcome.TRUNCATED]
     assert cells(text, "stages", "steady")[-4:-2] == [count(ok), count(sum(steady.values()) - ok)]
