@@ -6,10 +6,12 @@ import msgspec
 import pytest
 import unpatched  # noqa: F401
 from played import Stand, mixed
+from virtual_run import S
 
 from r1perf.arrivals import Closed
 from r1perf.collector import Verdict
 from r1perf.launch.run import Ran
+from r1perf.schedule import live_stage
 from r1perf.sla import Verdict as Ruling
 from r1perf.snapshot import Counter
 from r1perf.swarm.page.state import TABLE, Kept, State, state
@@ -78,6 +80,16 @@ def test_running_shows_what_run_json_would(stand):
         ("drain", None, None),
     ]
     assert found.run.window_s == 40.0
+
+
+def test_stages_that_were_added_stand_before_the_drain(stand):
+    stand.begin(RUN)
+    for number, start_s in ((1, 20), (2, 25)):
+        stand.played.summary.add_stage(live_stage(RUN.stages, number, 9.0, start_s * S))
+    order = ["warmup", "ramp", "steady", "live-1", "live-2", "drain"]
+    assert [stage.name for stage in told(stand).stages] == order
+    assert [row.plan.name for row in stand.end().stages] == [*order[:3], "drain", "live-1", "live-2"], "by index, as in run.json"
+    assert [stage.name for stage in told(stand).stages] == order
 
 
 @pytest.mark.parametrize("running", [True, False])

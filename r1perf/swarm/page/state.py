@@ -10,6 +10,7 @@ from r1perf.arrivals import Closed
 from r1perf.errors import R1perfError
 from r1perf.launch.run import Ran
 from r1perf.scenario import Scenario
+from r1perf.schedule.model import DRAIN
 from r1perf.sla import read_verdicts, render
 from r1perf.summary import Document, Rates, Recent, SeriesRow, Summary, Validity, rates, recent, validity
 from r1perf.summary.document import outcome_counts, series_row
@@ -96,7 +97,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: RunFacts | None = None
     elapsed_s: float | None = None
     stage: str | None = None
-    stages: list[StageFacts] = []
+    stages: list[StageFacts] = []  # in the order in which they went on: the drain last, also after stages that were added
     now: Recent | None = None
     counts: dict[str, int] = {}  # scheduled, every outcome, in flight: as `counts` of run.json
     workload_counts: dict[str, dict[str, int]] = {}
@@ -155,7 +156,7 @@ def _live(
                 start_s=window[0] / 1e9 if window else None,
                 end_s=window[1] / 1e9 if window else None,
             )
-            for known in summary.stages
+            for known in sorted(summary.stages, key=lambda known: known.name == DRAIN)
             for window in (summary.window(known),)
         ],
         now=now,
@@ -187,7 +188,7 @@ def _ended(document: Document, history: History, stage: str | None, said: dict[s
                 end_s=row.end_s,
                 note=row.note,
             )
-            for row in document.stages
+            for row in sorted(document.stages, key=lambda row: row.plan.name == DRAIN)
         ],
         counts=document.counts,
         workload_counts={row.name: row.counts for row in document.workloads},
