@@ -55,7 +55,7 @@ def test_no_figure_and_no_verdict_is_ever_cut(width):
             ", 14 s, ",
             "part of the run: 4 s to 8 s of 14 s; not judged; answers to earlier requests are in it",
         ),
-        (Covered(0.0, 65.0), ", goes on, ", "part of the run: 0 s to 1:05; not judged; answers to earlier requests are in it"),
+        (Covered(0.0, 65.0), ", goes on, ", "part of the run: 0 s to 1:05; not judged"),
     ],
 )
 def test_a_part_says_that_it_is_one(part, length, says):
