@@ -71,7 +71,7 @@ def worker_of(tmp_path, monkeypatch):
     """Give a function that runs a worker to its end."""
     monkeypatch.setattr(clock, "wall_offset_ns", lambda: 0)
 
-    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, **more):
+    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, users=False, **more):
         """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it, `scheme` a plan other than 10/s."""
         loop = SimLoop(start_ns=T0 - S)
         collector = Collector(loop, delays_ms)
@@ -87,7 +87,7 @@ def worker_of(tmp_path, monkeypatch):
         monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign, told: setup)
         worker = Worker(loop, collector)
         collector.client = fake
-        collector.say(messages.Assign(**ASSIGN, folder=str(tmp_path), interval_ns=S))
+        collector.say(messages.Assign(**ASSIGN, folder=str(tmp_path), interval_ns=S, users=users))
         collector.say(messages.Go(T0, calibrations or {}))
 
         def main():
@@ -231,6 +231,16 @@ def test_the_drain_cuts_what_is_in_flight_whoever_sent_it(work, scheme, cut, end
     collector = work(client={"service_ms": 60_000}, scheme=scheme, drain_ns=S)
     assert counted(collector, "outcome.cancelled") == counted(collector, "scheduled") == cut
     assert collector.ended_ms == pytest.approx(ended_ms, abs=1)
+
+
+def test_the_drain_cuts_sessions_that_are_held_from_outside(work):
+    scheme = plan(ONE, Closed(sessions=3), **TWO_S)
+    collector = work(
+        client={"service_ms": 60_000}, scheme=scheme, drain_ns=S, users=True,
+        meanwhile=lambda worker, collector, sleep_ms: [worker.seats.join() for _ in range(2)],
+    )  # fmt: skip
+    assert counted(collector, "outcome.cancelled") == counted(collector, "scheduled") == 2
+    assert collector.ended_ms == pytest.approx(3000, abs=1)
 
 
 def test_a_rate_that_is_changed_when_nothing_is_left_to_start_changes_nothing(work):
