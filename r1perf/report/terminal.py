@@ -12,6 +12,7 @@ from r1perf.report.tables import new_table
 from r1perf.report.verdicts import print_verdicts
 from r1perf.report.wording import count, digits, duration, money, plural, rate, share, span, whole
 from r1perf.result import CENSORED, FAILED
+from r1perf.schedule.model import DRAIN
 from r1perf.sla import read_verdicts
 from r1perf.summary import Document, Rates, SeriesRow, StageRow
 from r1perf.summary.document import Covered
@@ -128,7 +129,7 @@ def _shown(row: SeriesRow | None, value: float | None) -> str:
 
 def _stages(document: Document, console: Console) -> None:
     table = new_table("stages", "stage", "plan", "window", "requests", "ok", "failed", "req/s", "output tok/s", left=2)
-    for row in document.stages:
+    for row in sorted(document.stages, key=lambda row: row.plan.name == DRAIN):  # stages that were added stand behind it
         if row.start_s is None or row.end_s is None:
             continue
         name = row.plan.name if row.plan.judged else f"{row.plan.name} *"

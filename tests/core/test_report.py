@@ -19,6 +19,7 @@ from r1perf.report import live_block, live_line, load, print_report, render_json
 from r1perf.report.terminal import LATENCIES
 from r1perf.report.wording import count, duration, money, rate, share, span
 from r1perf.result import Outcome
+from r1perf.schedule import live_stage
 from r1perf.sinks.archive import ArchiveSink, write_document
 from r1perf.sla import Verdict, entries
 from r1perf.snapshot import Counter
@@ -94,6 +95,15 @@ def test_the_tables_say_what_the_summary_holds():
     assert cells(text, "stages", "steady")[-4:-2] == [count(ok), count(sum(steady.values()) - ok)]
     assert cells(text, "p95 by stage", "steady")[1] == duration(live.counts("ttft", stage=2).percentile(95) / 1000)
     assert text.rstrip().endswith("valid: the generator kept up")
+
+
+def test_the_drain_stands_last_in_the_table_of_stages():
+    made = summary()
+    made.add_stage(live_stage(made.run.stages, 1, 9.0, 20 * S))
+    table = drawn(document(made, "finished")).split("p95 by stage")[0]
+    names = ("warmup *", "ramp", "steady", "live-1", "drain *")
+    lines = [line.split("  ")[0] for line in table.splitlines()]
+    assert [line for line in lines if line in names] == list(names)
 
 
 def test_a_percentile_is_not_shown_above_the_maximum():
