@@ -100,6 +100,7 @@ def test_the_tables_say_what_the_summary_holds():
 def test_the_drain_stands_last_in_the_table_of_stages():
     made = summary()
     made.add_stage(live_stage(made.run.stages, 1, 9.0, 20 * S))
+    made.ended |= {2: 20 * S, 4: 45 * S}
     table = drawn(document(made, "finished")).split("p95 by stage")[0]
     names = ("warmup *", "ramp", "steady", "live-1", "drain *")
     lines = [line.split("  ")[0] for line in table.splitlines()]
