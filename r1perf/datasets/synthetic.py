@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from random import Random
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,6 +14,10 @@ from r1perf.traces import Ints
 
 BLOCK = 16
 """Tokens of a cache block, in which servers share prefixes (vLLM's default); TensorRT-LLM and others use 32 or 64."""
+
+
+_DRAWN = 1_000
+"""Items whose lengths are drawn to count them."""
 
 
 class Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,9 +97,16 @@ class Made:
         self.digest = fingerprint(spec, seed, vocabulary.digest, vocabulary.calibration)
 
     def lengthened(self, items: Ints) -> float:
-        """Return the share of items that are asked to be shorter than the template and one word, and are made as long."""
+        """Return the share of these items that are asked to be shorter than the template and one word, and are made as long.
+
+        Of none, or of many, it is that of their law.
+        """
         least = self.calibration.least
-        return 0.0 if self.shortest >= least else self._input.mean_of(lambda length: float(length < least))
+        if self.shortest >= least:
+            return 0.0
+        if not 0 < len(items) <= _DRAWN:
+            return self._input.mean_of(lambda length: float(length < least))
+        return sum(self._input.draw(self._random(item)) < least for item in items.tolist()) / len(items)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -112,7 +124,7 @@ class Made:
 
     def conversation(self, item: int) -> Conversation:
         """Make one prompt."""
-        random = stream(self._seed, "synthetic/lengths", item)
+        random = self._random(item)
         wanted, output = self._input.draw(random), self._output.draw(random)
         start = own = ""
         if self._spec.prefix is None:
@@ -120,6 +132,10 @@ class Made:
         else:
             start, own = self._parts(wanted, random.randrange(self._spec.prefix.groups), item)
         return Conversation(turns=(Turn(text=start + own, shared=len(start), output_tokens=output),))
+
+    def _random(self, item: int) -> Random:
+        """Return the stream of an item's lengths: first that of its input."""
+        return stream(self._seed, "synthetic/lengths", item)
 
     def _parts(self, wanted: int, group: int, item: int) -> tuple[str, str]:
         """Return the group's prefix and the rest; a prompt that is shorter has as much of it as leaves a token of its own."""

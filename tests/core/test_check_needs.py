@@ -88,6 +88,8 @@ def test_a_calibration_tells_what_it_cannot_meet():
     # 26 of the 56 lengths are below 31; the mean of the others and of those is (26 * 31 + sum of 31 to 60) / 56.
     assert fitted.lengthened(np.array([], dtype=np.int64)) == pytest.approx(26 / 56, abs=0.01)
     assert fitted.expected.input_tokens == pytest.approx((26 * 31 + sum(range(31, 61))) / 56, abs=0.2)
+    words = [len(plain.conversation(item).turns[0].text.split()) for item in range(200)]
+    assert fitted.lengthened(np.arange(200)) == sum(count < 31 for count in words) / 200
     assert {len(fitted.conversation(item).turns[0].text.split()) + 30 >= 31 for item in range(50)} == {True}
     assert needs(load_workload(), fitted, Speed(), np.array([], dtype=np.int64)).lengthened == fitted.lengthened(
         np.array([], dtype=np.int64)

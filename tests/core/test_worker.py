@@ -71,7 +71,9 @@ def worker_of(tmp_path, monkeypatch):
     """Give a function that runs a worker to its end."""
     monkeypatch.setattr(clock, "wall_offset_ns", lambda: 0)
 
-    def run(seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, users=False, **more):
+    def run(
+        seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, users=False, **more
+    ):
         """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it, `scheme` a plan other than 10/s."""
         loop = SimLoop(start_ns=T0 - S)
         collector = Collector(loop, delays_ms)
@@ -197,6 +199,27 @@ def test_halt_drains_what_is_in_flight_and_bounds_it(work):
     collector = work(60.0, client={"service_ms": 60_000}, meanwhile=meanwhile)
     assert counted(collector, "outcome.cancelled") == counted(collector, "scheduled") == 5
     assert collector.ended_ms == pytest.approx(2450, abs=1)
+
+
+@pytest.mark.parametrize(("waiting", "outcomes"), [(True, {"ok": 5}), (False, {"ok": 2, "dropped": 3})])
+def test_a_halt_drops_what_waits_for_a_place_or_lets_it_through(work, waiting, outcomes):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(450)
+        collector.say(messages.Halt(None, waiting))
+
+    collector = work(60.0, client={"service_ms": 500}, meanwhile=meanwhile, max_in_flight=2)
+    assert {str(outcome): n for outcome in Outcome if (n := counted(collector, f"outcome.{outcome}"))} == outcomes
+
+
+def test_what_a_halt_let_wait_the_next_one_drops(work):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(450)
+        collector.say(messages.Halt(None, waiting=True))
+        sleep_ms(460)
+        collector.say(messages.Halt(None))
+
+    collector = work(60.0, client={"service_ms": 500}, meanwhile=meanwhile, max_in_flight=2)
+    assert (counted(collector, "outcome.ok"), counted(collector, "outcome.dropped")) == (2, 3)
 
 
 def test_a_second_halt_shortens_the_first(work):
