@@ -21,6 +21,7 @@ from r1perf.sla import Standing, entries, exit_code, terms
 from r1perf.sla.planned import together
 from r1perf.summary import Document, Run, Summary, document, recent
 from r1perf.summary.archived import recover_worker
+from r1perf.summary.cooling import cooled
 
 LEAD_NS = 200_000_000
 """How long before interval 0 its time is announced: every worker must have it by then."""
@@ -98,6 +99,7 @@ class Collector:
         self._ruled = 0  # the exit code that the clauses ask for
         self._interrupts = 0
         self._halted = False
+        self._cooled = False  # the cooldown was ended since nothing judged was in flight any more
         self._lives = 0  # how often the rate was changed
         self._standing: Standing | None = None
         self._looked = -1  # the last interval after which the clauses were looked at
@@ -200,7 +202,7 @@ class Collector:
 
         The stage has no end: the run goes on until somebody stops it.
         """
-        if self.summary is None or self._halted or self._verdict is not None:
+        if self.summary is None or self._halted or self._cooled or self._verdict is not None:
             return False
         run = self.summary.run
         self._lives += 1
@@ -226,6 +228,7 @@ class Collector:
             self._write(everything=False)
             self._check_limits()
             self._check_clauses()
+            self._check_cooldown()
             self._view.show(self.summary, self._phase())
 
     def silent(self, after_ns: int = SILENCE_NS) -> list[str]:
@@ -400,6 +403,15 @@ class Collector:
         broken = self._standing.broken()
         if broken is not None:
             self.stop(f"`{broken.clause}` cannot pass any more: {broken.says}")
+
+    def _check_cooldown(self) -> None:
+        """End the cooldown where nothing is left for which it goes on: every worker by itself only knows its own requests."""
+        whole = min((self._merged.get(worker, -1) for worker in self._running), default=-1)
+        if self._halted or self._cooled or self._lives or self.summary is None or not cooled(self.summary, whole):
+            return
+        self._cooled = True
+        for worker in sorted(self._running):
+            self._send(worker, messages.Halt(None, waiting=True))
 
     def _check_over(self) -> None:
         if self._running or self.summary is None or self._verdict is not None:

@@ -91,9 +91,13 @@ class Ack(msgspec.Struct, frozen=True, tag=True):
 
 
 class Halt(msgspec.Struct, frozen=True, tag=True):
-    """Ask for the end: no new arrivals, then wait `drain_ns` (None: as the scenario says) and cancel what is left."""
+    """Ask for the end: no new arrivals, then wait `drain_ns` (None: as the scenario says) and cancel what is left.
+
+    What waits for a place in flight is dropped, or with `waiting` sent when there is one.
+    """
 
     drain_ns: int | None = None
+    waiting: bool = False
 
 
 class Stopping(msgspec.Struct, frozen=True, tag=True):

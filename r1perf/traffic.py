@@ -163,14 +163,15 @@ class Traffic:
         if self._coming and self._coming[0][0] <= self._loop.now_ns():  # it may have been taken up with one before it
             self._turn.set()
 
-    def halt(self) -> None:
-        """Start nothing more; requests that wait for a place in flight are dropped, those that were sent go on."""
+    def halt(self, *, waiting: bool = False) -> None:
+        """Start nothing more; requests that were sent go on, those that wait for a place in flight only if `waiting` may."""
         if not self.halted:
             self._halt.set()
             self._turn.set()
             if self._seats is not None:
                 self._seats.close()
             self._recorder.begin(self._recorder.drain, self._loop.now_ns())
+        if not waiting:
             self.gate.close()
 
     def cancel(self) -> None:

@@ -121,7 +121,7 @@ class Worker:
             if isinstance(message, messages.Ack):
                 shard.acknowledged(message.k)
             elif isinstance(message, messages.Halt):
-                shard.halt(message.drain_ns)
+                shard.halt(message.drain_ns, waiting=message.waiting)
             elif isinstance(message, messages.Live):
                 shard.live(message)
             elif message is None:
@@ -204,10 +204,10 @@ class _Shard:
             self._link.send(messages.Stopping(reason, wrong_target=wrong_target, failed=failed))
         self.halt(drain_ns)
 
-    def halt(self, drain_ns: int | None = None) -> None:
+    def halt(self, drain_ns: int | None = None, *, waiting: bool = False) -> None:
         """Start nothing more; `drain_ns`, where given, bounds the wait for what is in flight from now on."""
         self._bound(drain_ns)
-        self._traffic.halt()
+        self._traffic.halt(waiting=waiting)
         self._started.set()
 
     def live(self, change: messages.Live) -> None:

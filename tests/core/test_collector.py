@@ -55,10 +55,10 @@ class Bench:
         )
         self.collector.begin()
 
-    def ready(self, *workers, digest="d", notes=(), **more):
+    def ready(self, *workers, digest="d", notes=(), stages=STAGES, **more):
         for worker in workers:
             self.collector.receive(
-                worker, messages.Ready(digest=digest, wall_offset_ns=0, pid=1, host="h", stages=STAGES, notes=notes, **more)
+                worker, messages.Ready(digest=digest, wall_offset_ns=0, pid=1, host="h", stages=stages, notes=notes, **more)
             )
 
     def report(self, worker, *snapshots):
@@ -310,6 +310,73 @@ def test_a_sink_that_cannot_write_ends_the_run_in_order(tmp_path):
     assert bench.collector.verdict.sentence == "the disk is full"
     assert good.intervals == [(0, 1), (1, 1)]
     assert bad.document.status == "failed"  # its end is still tried
+
+
+COOLING = (
+    STAGES[0],
+    Stage(1, "cooldown", 10 * S, 610 * S, False, "constant 1/s"),
+    Stage(2, "drain", 610 * S, None, False, "what is left"),
+)
+
+
+def cooling(tmp_path):
+    """Two workers in the cooldown's first second; a judged request of worker 1 is in flight."""
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1", stages=COOLING)
+    bench.report("0", taken("0", 9, 20, ok=20))
+    bench.report("1", taken("1", 9, 20, ok=19))
+    return bench
+
+
+def test_a_cooldown_ends_when_nothing_judged_is_in_flight_on_any_worker(tmp_path):
+    bench, halts = cooling(tmp_path), []
+    for worker, k, outcomes in (("0", 10, {}), ("1", 10, {}), ("0", 11, {}), ("1", 11, {"ok": 1}), ("0", 12, {}), ("1", 12, {})):
+        bench.report(worker, taken(worker, k, **outcomes))
+        bench.collector.tick()
+        halts.append([(w, m.drain_ns, m.waiting) for w, m in bench.told(messages.Halt)])
+    assert halts == [[], [], [], *[[("0", None, True), ("1", None, True)]] * 3]
+    assert not bench.collector.set_rate(5.0)
+    bench.done("0", "1")
+    assert (bench.collector.verdict.document.status, bench.collector.verdict.document.early) == ("finished", False)
+    assert not bench.view.notes
+
+
+def test_a_cooldown_is_not_ended_before_every_worker_has_told_of_it(tmp_path):
+    bench = cooling(tmp_path)
+    bench.report("1", taken("1", 10, ok=1), taken("1", 11), taken("1", 12))
+    bench.collector.tick()
+    assert not bench.told(messages.Halt)  # worker 0 may still have begun judged ones
+    bench.report("0", msgspec.structs.replace(taken("0", 10), health=msgspec.structs.replace(HEALTH, delay_max_ns=S)))
+    bench.collector.tick()
+    assert not bench.told(messages.Halt)  # what it sent then was due in the interval before
+    bench.report("0", taken("0", 11))
+    bench.collector.tick()
+    assert len(bench.told(messages.Halt)) == 2
+
+
+def test_a_cooldown_that_was_ended_can_still_be_stopped(tmp_path):
+    bench = cooling(tmp_path)
+    bench.report("0", taken("0", 10))
+    bench.report("1", taken("1", 10, ok=1))
+    bench.collector.tick()
+    bench.collector.interrupt()
+    assert [(m.drain_ns, m.waiting) for _, m in bench.told(messages.Halt)] == [(None, True)] * 2 + [
+        (INTERRUPT_DRAIN_NS, False)
+    ] * 2
+
+
+def test_without_a_cooldown_and_after_a_change_of_the_rate_nothing_is_ended(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.report("0", *(taken("0", k, 1, ok=1) for k in range(12)))
+    bench.collector.tick()
+    assert not bench.told(messages.Halt)
+    bench = cooling(tmp_path)
+    assert bench.collector.set_rate(5.0)
+    bench.report("0", taken("0", 10))
+    bench.report("1", taken("1", 10, ok=1))
+    bench.collector.tick()
+    assert not bench.told(messages.Halt)
 
 
 def test_the_error_limit_holds_over_all_workers(tmp_path):
