@@ -238,6 +238,17 @@ def test_an_archive_that_has_less_than_the_run_is_no_success_and_loses_nothing_t
         assert replayed()[0] == 3
 
 
+def test_an_archive_replaces_no_points_that_have_more(tmp_path, db, replayed):
+    """As those do that went through memory while the disk was full."""
+    built = a_folder(tmp_path, db, kept=30)
+    code, out, err = replayed("--all")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        f"r1perf: bucket b has {built.counts['scheduled']} requests of run {built.run_id}, and its archive only "
+    )
+    assert complete(db, built)
+
+
 def test_a_state_that_could_not_be_written_is_no_success_either(tmp_path, db, replayed, monkeypatch):
     """On a full disk `influxdb.json` keeps what it was at the run's beginning."""
     with monkeypatch.context() as full:

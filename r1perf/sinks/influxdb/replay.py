@@ -20,7 +20,7 @@ from r1perf.sinks.influxdb.server import Server
 from r1perf.sinks.influxdb.settings import URL, Settings, check_url, settings
 from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_state
 from r1perf.sinks.influxdb.story import Story
-from r1perf.sinks.influxdb.tally import Unequal, of_intervals, unequal
+from r1perf.sinks.influxdb.tally import Unequal, of_intervals, of_points, unequal
 from r1perf.summary import Document, Interval, load, read_document
 from r1perf.summary.archived import intervals
 
@@ -66,13 +66,12 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
         raise UsageError(f"the run had no InfluxDB, and {URL} is not set in the environment")
     if to.caution is not None:
         tell(to.caution)
-    if everything or elsewhere:
-        _refuse_late(written.run_id, to)
+    there = _there(written.run_id, to) if everything or elsewhere else 0
     if elsewhere:
         with TemporaryDirectory() as place:
-            return _send(*_told(folder, Path(place), None, to, tell), to, tell)
+            return _send(*_told(folder, Path(place), None, to, tell, there), to, tell)
     if everything or state is None:
-        return _send(*_told(folder, folder, state, to, tell), to, tell)
+        return _send(*_told(folder, folder, state, to, tell, there), to, tell)
     if not (folder / SPOOL).exists() and not (folder / REJECTED).exists():
         return Sent(0, 0, 0, state.lost, state.complete)
     spool = Spool(folder, state, to.spool_bytes)
@@ -80,8 +79,11 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
     return _send(spool, None, to, tell)
 
 
-def _refuse_late(run_id: str, to: Settings) -> None:
-    """Raise UsageError where the bucket has late data of the run as parts of its own: made from the archive it would count twice."""
+def _there(run_id: str, to: Settings) -> int:
+    """Return how many requests of the run the bucket has.
+
+    Raises UsageError where it has late data as parts of their own: made from the archive they would count twice.
+    """
     with closing(Server(to)) as server:
         try:
             rows = Bucket(server, to.bucket).points(COUNTERS, run_id)
@@ -96,6 +98,7 @@ def _refuse_late(run_id: str, to: Settings) -> None:
             raise UsageError(
                 f"bucket {to.bucket} has late data of run {run_id}, which a whole run would count twice; delete the run there first"
             )
+    return of_points(rows, ())["requests"]
 
 
 def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> InfluxDb | None:
@@ -112,26 +115,33 @@ def _table(written: Document, state: State | None, elsewhere: Elsewhere) -> Infl
     return msgspec.structs.replace(table, **given)
 
 
-def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Tell) -> tuple[Spool, Unequal | None]:
+def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Tell, there: int) -> tuple[Spool, Unequal | None]:
     """Make a spool of a whole run from its archive, behind what is in that of `state`: late data is no part of its own there.
 
     Return too what its archive has less of than `run.json`: after a full disk, or where workers keep their files elsewhere.
+    Raises UsageError where the bucket has more, `there` requests: its points would be replaced by less.
     """
+    ended, kept = load(folder), intervals(folder, damage=tell)
+    added = of_intervals(kept, {row.plan.index for row in ended.stages if row.plan.judged})
+    if there > added["requests"]:
+        raise UsageError(
+            f"bucket {to.bucket} has {there:,} requests of run {ended.run_id}, and its archive only {added['requests']:,}: "
+            "sent, they would replace more than they are"
+        )
+    short = unequal(added, figures(ended, None))
+    _unlose(kept, ended)
     spool = Spool(place, state or State(url=to.url, org=to.org, bucket=to.bucket), to.spool_bytes)
     try:
         spool.lost, spool.complete = 0, False  # the points that found no room are made again
         _readmit(spool, tell)
         story = Story(read_document(folder).run(), to.interval_ns)
         spool.append(story.begin(), limited=False)
-        ended, kept = load(folder), intervals(folder, damage=tell)
-        _unlose(kept, ended)
         for interval in kept:
             spool.append(story.interval(interval), limited=False)
         spool.append(story.end(ended), limited=False)
     except BaseException:
         spool.close()
         raise
-    short = unequal(of_intervals(kept, {row.plan.index for row in ended.stages if row.plan.judged}), figures(ended, None))
     spool.complete = short is None
     if spool.problem is not None:
         tell(spool.problem)
