@@ -36,7 +36,7 @@ BIND = "127.0.0.1:5557"
 @click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, help="Make so many runs, in one folder.")
 @click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where archives are kept.")
 @baseline_option
-@click.option("--fail-fast", is_flag=True, help="End the run as soon as a clause cannot pass any more.")
+@click.option("--fail-fast", is_flag=True, help="End the run as soon as a clause fails whatever is still to come.")
 @click.option(
     "--json", "as_json", is_flag=True,
     help="Print run.json on standard output, and nothing else there; with --repeat over 1, a JSON array of one for each run.",

@@ -9,7 +9,6 @@ from r1perf.sla.account import Account
 from r1perf.sla.archive import judge_archive, runs_in
 from r1perf.sla.clauses import Baseline, Bound, Clause
 from r1perf.sla.compile import watch
-from r1perf.sla.curtailment import settled
 from r1perf.sla.dependence import Clusters
 from r1perf.sla.evidence import Attempts, Circumstances, Evidence, Flow, Runs, Window
 from r1perf.sla.finding import Verdict
@@ -66,7 +65,6 @@ __all__ = [
     "require",
     "runs_in",
     "scope_of",
-    "settled",
     "terms",
     "unique",
     "verdicts",

@@ -123,14 +123,18 @@ class Account:
         return Window(ks, self.summary.run.interval_ns / 1e9, self._residence_s())
 
     def _residence_s(self) -> float:
-        """Return the p90 residence time of the slowest workload; where more than a tenth did not end well, what the client waits at most."""
+        """Return the p90 residence time of the slowest workload.
+
+        Where more than a tenth did not end well it is what the client waits at most; so it is where nothing has ended yet.
+        """
         longest = 0.0
         _, stages = None, {stage.index for stage in self.summary.judged}
         for workload in self.summary.workloads:
             counts = self._counts("service_e2e", workload, stages)
             cut = self._outcomes((Outcome.CANCELLED, Outcome.TIMEOUT), workload, stages)
             seconds = counts.percentile(90)
-            if cut and 10 * cut > counts.count + cut:
+            waiting = self.summary.counter("scheduled", workload) and not any(self.summary.outcomes(workload).values())
+            if waiting or (cut and 10 * cut > counts.count + cut):
                 longest = max(longest, min(self.scenario.target.timeouts.total, self.summary.elapsed_ns) / 1e9)
             elif seconds is not None:
                 longest = max(longest, seconds / 1e6)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from r1perf.sla.binomial import at_least, attempts_to_decide, fails, lower, passes, upper
+from r1perf.sla.curtailment import kindest
 from r1perf.sla.dependence import Worth, worth
 from r1perf.sla.evidence import Attempts
 from r1perf.sla.wording import count, percent
@@ -31,16 +32,18 @@ def judge_share(seen: Attempts, allowed: float, alpha: float) -> dict[str, Any]:
         seen.n, alpha=alpha, intervals=seen.intervals, interval_s=seen.interval_s, residence_s=seen.residence_p90_s,
         requests=seen.requests, conversations=seen.conversations,
     )  # fmt: skip
-    scale = worthy.n_eff / seen.n
-    low_x, high_x, n_eff = seen.over_certain * scale, seen.over_possible * scale, worthy.n_eff
-    # A run that was ended early failed only if its misses fail the planned number of attempts, all others met.
-    n_fail = max(seen.planned or 0, seen.n) * scale
+    scale, high_x, n_eff = worthy.n_eff / seen.n, seen.over_possible * worthy.n_eff / seen.n, worthy.n_eff
+    # A run that was ended early failed only where it would have failed at its end too, however the rest had turned out.
+    ending = kindest(seen, worthy, allowed, alpha)
+    n_fail = ending.worth.n_eff
+    low_x = ending.over * n_fail / ending.n
     fields: dict[str, Any] = {
         "n": seen.n, "over": seen.over_certain, "over_possible": seen.over_possible, "allowed": allowed,
         "value": seen.over_certain / seen.n, "lower": lower(low_x, n_fail, alpha), "upper": upper(high_x, n_eff, alpha),
-        "n_eff": n_eff, "deff": worthy.deff, "clusters": worthy.by, "batches": worthy.batches, "batch_s": worthy.batch_s,
-        "window_only": worthy.window_only, "observed": seen.observed, "observed_ok": seen.observed_ok, "causes": seen.causes,
-        "not_applicable": seen.not_applicable, "p_fail": at_least(low_x, n_fail, allowed), "notes": _notes(seen, worthy),
+        "n_eff": n_fail, "deff": ending.worth.deff, "clusters": ending.worth.by, "batches": ending.worth.batches,
+        "batch_s": ending.worth.batch_s, "window_only": ending.worth.window_only, "observed": seen.observed,
+        "observed_ok": seen.observed_ok, "causes": seen.causes, "not_applicable": seen.not_applicable,
+        "p_fail": at_least(low_x, n_fail, allowed), "notes": _notes(seen, ending.worth),
     }  # fmt: skip
     tally = f"{seen.over_certain:,} of {seen.n:,} = {percent(fields['value'])} missed, {percent(allowed)} may"
     planned, whole = seen.planned or 0, ""
@@ -48,10 +51,11 @@ def judge_share(seen: Attempts, allowed: float, alpha: float) -> dict[str, Any]:
         fields["planned"], whole = planned, f" of the {planned:,} planned"
     if fails(low_x, n_fail, allowed, alpha):
         return fields | {"verdict": "fail", "says": f"{tally}; at least {percent(fields['lower'])}{whole} do"}
-    if passes(high_x, n_eff, allowed, alpha):
-        if whole:
-            left = max(planned - seen.n - seen.not_applicable, 0)
-            return fields | {"verdict": "inconclusive", "says": f"{tally}: that would pass, but {left:,}{whole} were not sent"}
+    passing = passes(high_x, n_eff, allowed, alpha)
+    if whole and (passing or fails(seen.over_certain * scale, n_eff, allowed, alpha)):
+        left, would = max(planned - seen.n - seen.not_applicable, 0), "pass" if passing else "fail"
+        return fields | {"verdict": "inconclusive", "says": f"{tally}: that would {would}, but {left:,}{whole} were not sent"}
+    if passing:
         return fields | {"verdict": "pass", "says": f"{tally}; at most {percent(fields['upper'])} do"}
     return fields | {"verdict": "inconclusive"} | _undecided(seen, fields, allowed, alpha, scale)
 

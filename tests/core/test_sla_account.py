@@ -168,6 +168,11 @@ class TestAttempts:
         answers += [Answer(workload="chat", at_ns=(16 + n) * S, outcome=Outcome.TIMEOUT, chunks=1) for n in range(cut)]
         assert account(["p95(ttft) < 200ms"], answers).evidence(0).residence_p90_s == pytest.approx(seconds, rel=1e-3)
 
+    @pytest.mark.parametrize(("answers", "seconds"), [(1, 20.0), (0, 0.0)], ids=["it is waited for", "there was none"])
+    def test_where_nothing_has_ended_yet_it_may_stay_as_long_as_the_run(self, answers, seconds):
+        long = [Answer(workload="chat", at_ns=16 * S, gap_ns=S, chunks=20)] * answers
+        assert account(["p95(ttft) < 200ms"], long, seconds=20).evidence(0).residence_p90_s == pytest.approx(seconds)
+
     def test_the_observed_percentile_counts_failures_as_endless(self):
         """TTFT of 10 .. 200 ms; with one of 21 failed the p95 is the 20th value, with two of 22 there is none."""
         answers = [Answer(workload="chat", at_ns=(16 + n) * S, ttft_ns=10 * MS * (n + 1)) for n in range(20)]

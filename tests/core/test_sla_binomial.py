@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r1perf.sla import settled
 from r1perf.sla.binomial import (
     attempts_for_power,
     attempts_to_decide,
@@ -138,15 +137,6 @@ def test_no_attempts_decide_nothing() -> None:
 )
 def test_attempts_to_decide(share: float, deff: float, attempts: int | None) -> None:
     assert attempts_to_decide(share, 0.05, 0.05, deff, 10_000_000) == attempts
-
-
-@pytest.mark.parametrize(
-    ("misses", "deff", "is_settled"),
-    [(116, 1.0, False), (117, 1.0, True), (125, 2.0, False), (126, 2.0, True)],
-)
-def test_curtailment(misses: int, deff: float, is_settled: bool) -> None:
-    """2,000 planned attempts of a p95 fail at 117 misses; where two count as one, 1,000 fail at 63: 126 in all."""
-    assert settled(misses, 2000, 0.05, 0.05, deff) is is_settled
 
 
 def test_effective_attempts_of_a_known_verdict() -> None:

@@ -384,7 +384,7 @@ class Bench:
             )
 
     def report(self, k, n, over, worker="0", times=1, ahead=0):
-        certain = [Tally(0, k, n=ahead, over=ahead, causes={"slow": ahead})] if ahead else []
+        certain = [Tally(0, i, n=ahead, over=ahead, causes={"slow": ahead}) for i in range(k + 1)] if ahead else []
         rows = [Tally(0, k, n=n, over=over, causes={"slow": over} if over else {})]
         counters = [Counter("scheduled", "w", 0, n), Counter("outcome.ok", "w", 0, n)]
         taken = Snapshot(
@@ -451,44 +451,46 @@ class TestFailFast:
     PLANNED = (("w", 0, 400),)
 
     def test_it_ends_when_the_misses_fail_all_that_is_planned(self, tmp_path):
-        """44 misses fail 400 attempts of a p95 though the other 240 meet the limit; 33 do not yet, with so few intervals."""
+        """66 misses fail 400 attempts of a p95 however the other 160 turn out; 55 do not yet, with so few intervals."""
         bench = Bench(tmp_path, ["p95(ttft) < 800ms"], self.PLANNED, fail_fast=True)
-        for k in range(3):
+        for k in range(5):
             bench.report(k, 40, 11)
         assert not bench.halted
-        for k in range(3, 5):
-            bench.report(k, 40, 11)
+        bench.report(5, 40, 11)
         assert len(bench.halted) == 1
         assert bench.view.notes == ["stopping: " + bench.collector._reason]
-        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 44 of 160 = 27.5 % missed, 5 % may")
+        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 66 of 240 = 27.5 % missed, 5 % may")
         (found,) = bench.end()
         assert (found.verdict, bench.collector.verdict.code) == ("fail", 1)
 
     def test_it_does_not_wait_for_answers_that_are_late_already(self, tmp_path):
-        """Nothing has ended; 27 of 400 are certain to miss after the first interval, 28 after the second."""
+        """Nothing has ended; half of the plan is certain to miss after the fifth interval."""
         bench = Bench(tmp_path, ["p95(ttft) < 800ms"], self.PLANNED, fail_fast=True)
-        bench.report(0, 0, 0, ahead=27)
+        for k in range(4):
+            bench.report(k, 0, 0, ahead=40)
         assert not bench.halted
-        bench.report(1, 0, 0, ahead=28)
+        bench.report(4, 0, 0, ahead=40)
         assert len(bench.halted) == 1
-        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 28 of 28 = 100 % missed, 5 % may")
-        bench.report(2, 40, 30)
+        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 200 of 200 = 100 % missed, 5 % may")
+        bench.report(5, 40, 30)
         (found,) = bench.end()
         assert (found.n, found.over) == (40, 30), "the verdict counts what ended"
 
     def test_what_is_in_flight_counts_once(self, tmp_path):
-        """The newest of each worker: 20 that were late at one flip are the 20 at the next, and those that have ended since."""
+        """The newest of each worker: those that were late at one flip are among those of the next."""
         bench = Bench(tmp_path, ["p95(ttft) < 800ms"], self.PLANNED, fail_fast=True)
-        bench.report(0, 0, 0, ahead=20)
-        bench.report(1, 0, 0, ahead=20)
-        bench.report(2, 20, 20)
-        assert not bench.halted
+        for k in range(4):
+            bench.report(k, 0, 0, ahead=40)
+        assert not bench.halted, "400 misses would be all that was planned"
 
     def test_workers_add_up(self, tmp_path):
         bench = Bench(tmp_path, ["p95(ttft) < 800ms"], (("w", 0, 200),), workers=("0", "1"), fail_fast=True)
-        bench.report(0, 0, 0, ahead=20)
+        for k in range(4):
+            bench.report(k, 0, 0, ahead=20)
+            bench.report(k, 0, 0, worker="1", ahead=20)
+        bench.report(4, 0, 0, ahead=20)
         assert not bench.halted
-        bench.report(0, 0, 0, worker="1", ahead=20)
+        bench.report(4, 0, 0, worker="1", ahead=20)
         assert bench.halted
 
     @pytest.mark.parametrize(
@@ -520,14 +522,14 @@ class TestFailFast:
     ("over", "planned", "verdict", "code"),
     [
         pytest.param(0, (("w", 0, 400),), "inconclusive", 3, id="nothing passes"),
-        pytest.param(160, (("w", 0, 400),), "fail", 1, id="no other request can mend it"),
-        pytest.param(160, (), "inconclusive", 3, id="nobody knows how many were planned"),
+        pytest.param(200, (("w", 0, 400),), "fail", 1, id="no other request can mend it"),
+        pytest.param(200, (), "inconclusive", 3, id="nobody knows how many were planned"),
     ],
 )
 def test_a_run_that_ended_early(tmp_path, over, planned, verdict, code):
     bench = Bench(tmp_path, ["p95(ttft) < 800ms"], planned)
-    for k in range(4):
-        bench.report(k, 40, over // 4)
+    for k in range(5):
+        bench.report(k, 40, over // 5)
     bench.collector.receive("0", messages.Stopping("the limit of $1.00 could be passed"))
     (found,) = bench.end()
     assert (found.verdict, bench.collector.verdict.code) == (verdict, code)
