@@ -19,8 +19,8 @@ def judge_flow(clause: Clause, seen: Flow, bound: float, dimension: Dimension, a
     if spread is None:
         left = f", and {without_line(seen.missing)}" if seen.missing else ""
         return {"verdict": "inconclusive", "says": f"nothing to judge: no interval has a value{left}", "dimension": dimension}
-    spread = _with_cut(seen, spread)
-    best, worst = (spread.upper, spread.lower) if clause.upward else (spread.lower, spread.upper)
+    known, spread = spread, _with_cut(seen, spread)
+    best, worst = _ends(clause, spread)
     p_fail = spread.at_or_over if clause.upward else 1 - spread.at_or_over
     fields: dict[str, Any] = {
         "dimension": dimension, "value": spread.value, "lower": spread.lower, "upper": spread.upper, "clusters": "time",
@@ -41,7 +41,15 @@ def judge_flow(clause: Clause, seen: Flow, bound: float, dimension: Dimension, a
             "says": f"{name} = {amount(spread.value, dimension)}, {edge} {amount(best, dimension)}",
         }
     says = f"{name} = {amount(spread.value, dimension)}; {amount(spread.lower, dimension)} to {amount(spread.upper, dimension)} straddle the bound"
-    return fields | {"verdict": "inconclusive", "says": says} | _needs(seen, spread, bound)
+    best, worst = _ends(clause, known)
+    if _meets(clause, worst, bound) or not _meets(clause, best, bound):  # no longer window would tell more of what is not known
+        return fields | {"verdict": "inconclusive", "says": f"{says}; {' and '.join(_unknown(seen))} decide"}
+    return fields | {"verdict": "inconclusive", "says": says} | _needs(seen, known, bound)
+
+
+def _ends(clause: Clause, spread: Spread) -> tuple[float, float]:
+    """Return the bound that is best for the clause, and the worst."""
+    return (spread.upper, spread.lower) if clause.upward else (spread.lower, spread.upper)
 
 
 def _meets(clause: Clause, value: float, bound: float) -> bool:
@@ -78,14 +86,18 @@ def _needs(seen: Flow, spread: Spread, bound: float) -> dict[str, Any]:
     return {"needs_s": max(0.0, window_s * ((reach / away) ** 2 - 1))}
 
 
+def _unknown(seen: Flow) -> list[str]:
+    """Name the requests of which it is not known what they add."""
+    cut = seen.cut + seen.unknown - seen.missing
+    parts = [f"{count(cut, 'request')} cut by the end of the run"] * bool(cut)
+    return parts + [without_line(seen.missing)] * bool(seen.missing)
+
+
 def _notes(seen: Flow, spread: Spread) -> tuple[str, ...]:
     notes = []
     if spread.window_only:
         notes.append(WINDOW_ONLY)
-    if cut := seen.cut + seen.unknown - seen.missing:
-        notes.append(f"{count(cut, 'request')} cut by the end of the run: counted both ways")
-    if seen.missing:
-        notes.append(f"{without_line(seen.missing)}: counted both ways")
+    notes += [f"{unknown}: counted both ways" for unknown in _unknown(seen)]
     if seen.without_value:
         notes.append(
             f"{count(seen.without_value, 'failed request')} without a value: a mean does not see them, an error_rate clause does"

@@ -11,8 +11,8 @@ from r1perf.sla.wording import count, percent
 def judge_runs(clause: Clause, baseline: Baseline, seen: Runs, alpha: float) -> dict[str, Any]:
     """Judge "the ratio to the baseline lies on this side of the margin"; return the fields of a Verdict.
 
-    What was left out of a side, and why, stands in the notes. The margin is the minimum effect: a difference fails only when it is significantly larger than the clause allows. Whether the sides
-    differ at all is said beside it.
+    What was left out of a side, and why, stands in the notes. The margin is the minimum effect: a difference fails only when it is
+    significantly larger than the clause allows. Whether the sides differ at all is said beside it.
     """
     fields = _judged(clause, baseline, seen, alpha)
     return fields | {"notes": (*fields.get("notes", ()), *seen.left_out)} if seen.left_out else fields
@@ -51,7 +51,8 @@ def _change(ratio: float) -> str:
 
 
 def _differ(found: Comparison, alpha: float) -> str:
-    p = min(found.p_more, found.p_less)
+    """Say whether the sides differ; in which direction is read off the data, hence two-sided."""
+    p = min(1.0, 2 * min(found.p_more, found.p_less))
     if p >= alpha:
         return f"no difference from the baseline is shown (Welch on log values, p = {p:.2g})"
     return f"{'more' if found.p_more < found.p_less else 'less'} than the baseline (Welch on log values, p = {p:.2g})"

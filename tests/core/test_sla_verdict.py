@@ -295,6 +295,30 @@ class TestFlows:
         assert found.needs_s is not None
         assert 0 < found.needs_s < 3600
 
+    @pytest.mark.parametrize(
+        ("missing", "says"),
+        [
+            (0, "30 requests cut by the end of the run decide"),
+            (30, "30 requests without a line in the archive decide"),
+            (10, "20 requests cut by the end of the run and 10 requests without a line in the archive decide"),
+        ],
+    )
+    def test_what_is_not_known_and_decides_is_named(self, missing: int, says: str) -> None:
+        """No longer window would tell more of it."""
+        seen = msgspec.structs.replace(noise(450e6, 10e6), cut=30, cut_low=30 * 100e6, cut_high=30 * 10e9, missing=missing)
+        found = judge(parse("mean(ttft) < 500ms"), seen)
+        assert found.verdict == "inconclusive"
+        assert found.says.endswith(f"straddle the bound; {says}")
+        assert found.needs_s is None
+
+    def test_how_much_longer_is_said_of_what_is_known(self) -> None:
+        """The requests that were cut widen the bounds, and do not need a longer window."""
+        clause, plain = parse("throughput(output_tokens) >= 2000/s"), noise(2010, 300)
+        cut = msgspec.structs.replace(plain, unknown=30, cut_high=300_000.0)
+        found = judge(clause, cut)
+        assert found.upper > judge(clause, plain).upper
+        assert found.needs_s == judge(clause, plain).needs_s
+
     def test_failed_requests_are_said(self) -> None:
         found = judge(parse("mean(ttft) < 500ms"), msgspec.structs.replace(noise(450e6, 1e6), without_value=12))
         assert any("12 failed requests without a value" in note for note in found.notes)
@@ -323,6 +347,19 @@ class TestBaselines:
     )
     def test_verdict(self, text: str, current: tuple[float, ...], verdict: str) -> None:
         assert ruling(text, Runs(current=current, baseline=(1.0, 1.01, 0.99))) == verdict
+
+    @pytest.mark.parametrize(
+        ("current", "note"),
+        [
+            ((1.02, 1.03, 1.01), "no difference from the baseline is shown (Welch on log values, p = 0.071)"),
+            ((0.97, 0.98, 0.96), "less than the baseline (Welch on log values, p = 0.021)"),
+            ((1.0, 1.01, 0.99), "no difference from the baseline is shown (Welch on log values, p = 1)"),
+        ],
+        ids=["one-sided it would be", "less", "the same"],
+    )
+    def test_the_direction_is_read_off_the_data_so_that_both_count(self, current: tuple[float, ...], note: str) -> None:
+        found = judge(parse("p95(ttft) < baseline +10%"), Runs(current=current, baseline=(1.0, 1.01, 0.99)))
+        assert found.notes == (note,)
 
     def test_one_run_a_side_cannot_be_judged(self) -> None:
         found = judge(parse("p95(ttft) < baseline +10%"), Runs(current=(1.5,), baseline=(1.0,)))
@@ -469,7 +506,7 @@ SLA FAIL  p95(ttft) < 800ms
 SLA FAIL  p95(ttft) < baseline +10%
   +29.7 % against the baseline (+27.2 % to +32.2 %, 3 runs against 3 runs)
   bounds     1.27 to 1.32 times the baseline  (one-sided 95 % each)
-  note       more than the baseline (Welch on log values, p = 5.3e-06)""",
+  note       more than the baseline (Welch on log values, p = 1.1e-05)""",
         ),
     ],
     ids=["fail", "pass", "inconclusive", "gaps", "error", "largest", "all failed", "baseline"],
