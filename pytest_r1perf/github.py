@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from pytest_r1perf.records import Record
+from pytest_r1perf.records import Record, observed
 
 _MARKS = {"pass": "✅ pass", "fail": "❌ fail", "error": "⛔ error", "inconclusive": "❔ inconclusive"}
 
@@ -19,7 +19,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def _row(made: Record) -> Iterable[str]:
-    proven = "" if made["proven"] else " (not proven)"
+    proven = " (not proven)" if observed(made) else ""
     yield _MARKS[made["ruling"]] + proven
     yield f"`{made['clause']}`"
     yield made["target"] or ""

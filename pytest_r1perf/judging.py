@@ -44,7 +44,7 @@ class Judge:
         return Check(
             clause=str(clause),
             ruling=ruling,
-            proven=seen is None,
+            proven=seen is None and ruling in ("pass", "fail"),
             text=_text(worst, ruling, seen, self._inconclusive),
             verdict=worst,
             run=run,

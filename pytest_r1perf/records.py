@@ -18,7 +18,10 @@ from r1perf.summary import read_document
 
 
 class Record(TypedDict):
-    """One clause of one test. `test` is its id, `archive` a path from where pytest was started, `verdict` as in run.json."""
+    """One clause of one test.
+
+    `test` is its id, `proven` says that a pass or a fail is, `archive` is a path from where pytest was started, `verdict` as in run.json.
+    """
 
     test: str
     clause: str
@@ -57,13 +60,18 @@ def unmeasured(clause: str, test: str, error: Unmeasured, options: Options) -> R
         test=test,
         clause=clause,
         ruling="error",
-        proven=True,
+        proven=False,
         target=error.target,
         run_id=None if error.folder is None else _run_id(error.folder),
         archive=None if error.folder is None else shown(error.folder, options),
         text=f"SLA ERROR  {clause}\n  {error}",
         verdict=msgspec.to_builtins(verdict),
     )
+
+
+def observed(made: Record) -> bool:
+    """Say whether what was observed has decided, without proof."""
+    return made["ruling"] in ("pass", "fail") and not made["proven"]
 
 
 def properties(made: Record) -> list[tuple[str, object]]:

@@ -13,7 +13,7 @@ import pytest
 from pytest_r1perf import github
 from pytest_r1perf.judging import LEFT_OUT
 from pytest_r1perf.options import Options
-from pytest_r1perf.records import Record
+from pytest_r1perf.records import Record, observed
 from pytest_r1perf.run import Check
 from r1perf import __version__
 from r1perf.sla import Verdict, family
@@ -67,7 +67,7 @@ def decided(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[
         report.r1_state = check.ruling  # type: ignore[attr-defined]
     elif isinstance(raised, pytest.skip.Exception) and check.skips:
         report.r1_state = "inconclusive"  # type: ignore[attr-defined]
-    elif raised is None and not check.proven:
+    elif raised is None and check.observed:
         report.r1_state = "not proven"  # type: ignore[attr-defined]
 
 
@@ -120,9 +120,8 @@ class Reporter:
         terminalreporter.section("SLA verdicts")
         for made in found:
             mark, colour = MARKS[made["ruling"]]
-            terminalreporter.write(
-                f"{mark if made['proven'] else mark + '?':<5} ", **{colour if made["proven"] else "yellow": True}
-            )
+            mark, colour = (f"{mark}?", "yellow") if observed(made) else (mark, colour)
+            terminalreporter.write(f"{mark:<5} ", **{colour: True})
             terminalreporter.line(_line(made))
         for made in found:
             if made["ruling"] == "inconclusive":
@@ -132,7 +131,7 @@ class Reporter:
         if weak:
             terminalreporter.line("")
             terminalreporter.line(f"{weak} of the fails would not stand once all {len(found)} clauses are counted (Holm)")
-        counts = Counter(made["ruling"] if made["proven"] else f"{made['ruling']}, not proven" for made in found)
+        counts = Counter(f"{made['ruling']}, not proven" if observed(made) else made["ruling"] for made in found)
         terminalreporter.line("")
         terminalreporter.line("; ".join(_counted(n, ruling) for ruling, n in counts.items()))
 
@@ -166,7 +165,7 @@ def _json(found: list[Record]) -> str:
 def _line(made: Record) -> str:
     verdict = msgspec.convert(made["verdict"], Verdict)
     target = "" if made["target"] is None else f"  [{made['target']}]"
-    proven = "" if made["proven"] else "not proven: "
+    proven = "not proven: " if observed(made) else ""
     needs = needed(verdict) if made["ruling"] == "inconclusive" else None
     left_out = sum(note.startswith(LEFT_OUT) for note in verdict.notes)
     more = [f"needs {needs}"] if needs else []

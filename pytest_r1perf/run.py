@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Check:
     """One clause and what came of it.
 
-    `ruling` is pass, fail, inconclusive or error; `proven` is False where `r1_inconclusive = "observed"` let the estimate
-    decide. `text` is the verdict for people; `skips` says that the ini file wants the test skipped for it.
+    `ruling` is pass, fail, inconclusive or error; `proven` is True for a pass or a fail, unless `r1_inconclusive = "observed"` let the
+    estimate decide. `text` is the verdict for people; `skips` says that the ini file wants the test skipped for it.
     """
 
     clause: str
@@ -34,6 +34,11 @@ class Check:
     def passed(self) -> bool:
         """Say whether the clause holds."""
         return self.ruling == "pass"
+
+    @property
+    def observed(self) -> bool:
+        """Say whether what was observed has decided, without proof."""
+        return self.ruling in ("pass", "fail") and not self.proven
 
     def require(self) -> None:
         """Fail the test unless the clause holds; skip it where an inconclusive verdict is to skip."""

@@ -37,6 +37,7 @@ def test_junit_has_a_case_a_clause_with_its_properties(three):
         "r1.value": "0.105", "r1.confidence": "0.95", "r1.target": "vllm", "r1.run_id": "one-5eed", "r1.archive": "runs/one",
     }  # fmt: skip
     assert [properties(case)["r1.verdict"] for case in (unsure, ok)] == ["inconclusive", "pass"]
+    assert [properties(case)["r1.proven"] for case in (unsure, ok)] == ["False", "True"]
 
 
 def test_junit_counts_what_fails_and_its_message_is_the_verdict(three):
@@ -71,8 +72,8 @@ def test_an_invalid_run_is_an_error_in_junit(project):
     for case in project.junit():
         assert "one is invalid, so it says nothing on vllm: 5 requests were sent late" in case.find("error").get("message")
         found = properties(case)
-        assert {name: found[f"r1.{name}"] for name in ("verdict", "target", "run_id", "archive")} == {
-            "verdict": "error", "target": "vllm", "run_id": "one-5eed", "archive": "runs/one",
+        assert {name: found[f"r1.{name}"] for name in ("verdict", "proven", "target", "run_id", "archive")} == {
+            "verdict": "error", "proven": "False", "target": "vllm", "run_id": "one-5eed", "archive": "runs/one",
         }  # fmt: skip
 
 
@@ -81,6 +82,11 @@ def test_json_has_every_verdict_as_run_json_has_it(three):
     written = three.json("deep/er/out.json")
     assert written.keys() == {"schema", "r1perf", "counts", "verdicts"}
     assert (written["schema"], written["counts"]) == (1, {"error": 0, "fail": 1, "inconclusive": 1, "pass": 1})
+    assert [(one["ruling"], one["proven"]) for one in written["verdicts"]] == [
+        ("fail", True),
+        ("inconclusive", False),
+        ("pass", True),
+    ]
     first = written["verdicts"][0]
     assert first.keys() == {"test", "clause", "ruling", "proven", "target", "run_id", "archive", "text", "verdict"}
     assert first["test"] == "test_it.py::test_chat[p95(ttft)<800ms]"

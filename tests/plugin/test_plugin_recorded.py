@@ -117,7 +117,7 @@ def test_what_no_run_was_paid_for_counts_for_each_target(project):
     reporter = Reporter.__new__(Reporter)
     verdict = {"confidence": 0.95}
     reporter.records = [
-        {"test": f"test_it.py::test_it[{target}]", "clause": "c", "ruling": "inconclusive", "proven": True, "run_id": None, "target": None,
+        {"test": f"test_it.py::test_it[{target}]", "clause": "c", "ruling": "inconclusive", "proven": False, "run_id": None, "target": None,
          "verdict": verdict}
         for target in ("a", "b", "b")
     ]  # fmt: skip
