@@ -118,13 +118,13 @@ class Swarm:
     def until(self, finished: int, seconds: float = 60, run: int = 1) -> None:
         """Wait until so many requests are in the workers' files of the n-th run."""
         until_ns = clock.monotonic_ns() + int(seconds * 1e9)
-        while clock.monotonic_ns() < until_ns:
+        while clock.monotonic_ns() < until_ns and any(process.poll() is None for process in self.processes):
             for folder in sorted(self.runs.glob("*"))[run - 1 :]:
                 if sum(path.read_bytes().count(b"\n") for path in folder.glob("requests.*.jsonl")) >= finished:
                     return
             clock.sleep(0.05)
         said = "\n".join(self.output(process)[-1500:] for process in self.processes)
-        raise AssertionError(f"no {finished} requests ended in {seconds} s:\n{said}")
+        raise AssertionError(f"no {finished} requests ended in {seconds} s, or while anything ran:\n{said}")
 
     def until_said(self, process: subprocess.Popen, text: str, seconds: float = 40) -> None:
         """Wait until a process has printed this."""
