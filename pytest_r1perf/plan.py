@@ -1,6 +1,7 @@
 """Say, for `--collect-only`, what would be sent, how long it takes, what it costs, and how many requests each clause needs."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -89,13 +90,13 @@ def _group(members: list[Asked], sources: Sources, options: Options) -> Iterator
         runs = sources.chosen(source, target)
         yield f"recorded, no load is sent: {', '.join(str(path) for path, _ in runs)}"
         yield from (f"  for   {test}" for test in tests)
-        yield from (f"  {promise.clause}" for promise in _promises(members))  # it has what it has
+        yield from (f"  {parse(promise.clause)}" for promise in _promises(members))  # it has what it has
         return
     scenario, made = _checked(source, target, members, sources, options)
     yield f"{made.scenario} on {made.target}"
     yield from (f"  for   {test}" for test in tests)
     yield f"  load  {_load(made, source.load.repeat, options)}"
-    yield from (f"  {line}" for line in _clauses(members, made, int(scenario.interval) / 1e9))
+    yield from (f"  {line}" for line in _clauses(members, made, scenario))
     yield from (f"  warning: {text}" for text in made.warnings)
     try:
         api_key(scenario.target)
@@ -134,24 +135,40 @@ def _promises(members: Iterable[Asked]) -> list[Promise]:
     return list(dict.fromkeys(one.promise for one in members if one.promise is not None))
 
 
-def _clauses(members: Iterable[Asked], made: Check, interval_s: float) -> Iterator[str]:
+def _clauses(members: Iterable[Asked], made: Check, scenario: Scenario) -> Iterator[str]:
     """Go through the clauses, with what each needs of a load."""
     promises = _promises(members)
-    width = max((len(promise.clause) for promise in promises), default=0)
-    for promise in promises:
-        yield f"{promise.clause:<{width}}  {_needs(promise, made, interval_s)}"
+    texts = [str(parse(promise.clause)) for promise in promises]
+    width = max(map(len, texts), default=0)
+    for text, promise in zip(texts, promises, strict=True):
+        yield f"{text:<{width}}  {_needs(promise, made, scenario)}"
 
 
-def _needs(promise: Promise, made: Check, interval_s: float) -> str:
+def _needs(promise: Promise, made: Check, scenario: Scenario) -> str:
     clause = parse(promise.clause)
     workload = clause.select("workload")
     rows = [row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)]
-    return foresee(
+    sent = _sent(made, scenario.stop.requests)
+    whole = all(share == 1 for share in sent.values())
+    foreseen = foresee(
         clause,
-        sum(row.requests for row in rows),
-        exact=all(row.exact for row in rows),
-        window_s=sum({row.stage: row.seconds for row in rows}.values()),
+        sum(row.requests * sent[row.stage] for row in rows),
+        exact=all(row.counted for row in rows) and (whole or len(made.needs) == 1),
+        window_s=sum({row.stage: row.seconds * sent[row.stage] for row in rows}.values()),
         residence_s=max(made.speed.residence_s(need.output_tokens) for need in made.needs.values()),
         confidence=promise.confidence or CONFIDENCE,
-        interval_s=interval_s,
-    ).says
+        interval_s=int(scenario.interval) / 1e9,
+    )
+    if whole or foreseen.enough is False:
+        return foreseen.says
+    return f"{foreseen.says}: stopped before its end it cannot pass"
+
+
+def _sent(made: Check, most: int | None) -> dict[str, float]:
+    """Return the share of each stage's requests that a ceiling on all of them lets start; the stages come one after the other."""
+    left, shares = math.inf if most is None else float(most), dict[str, float]()
+    for stage in made.stages:
+        planned = sum(row.requests for row in made.rows if row.stage == stage.name)
+        shares[stage.name] = min(1.0, left / planned) if planned else 1.0
+        left = max(0.0, left - planned)
+    return shares

@@ -13,7 +13,7 @@ import pytest
 from pytest_r1perf.options import Options
 from pytest_r1perf.run import Check
 from pytest_r1perf.unmeasured import Unmeasured
-from r1perf.sla import Verdict
+from r1perf.sla import Verdict, parse
 from r1perf.summary import read_document
 
 
@@ -55,6 +55,7 @@ def record(check: Check, item: pytest.Item, options: Options) -> Record:
 
 def unmeasured(clause: str, test: str, error: Unmeasured, options: Options) -> Record:
     """Make the record of a clause that cannot be judged; where there is a run, it says which."""
+    clause = str(parse(clause))
     verdict = Verdict(clause=clause, kind="none", verdict="error", says=str(error), confidence=0.95, target=error.target)
     return Record(
         test=test,

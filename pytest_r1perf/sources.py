@@ -11,7 +11,7 @@ from pytest_r1perf.markers import CONFIDENCE, Declared, Load, Promise
 from pytest_r1perf.options import Options
 from pytest_r1perf.recordings import Recordings, archives
 from pytest_r1perf.targets import Target, Targets, title, toml
-from r1perf.errors import ClauseError, UsageError
+from r1perf.errors import ClauseError, R1perfError, UsageError
 from r1perf.scenario import Scenario, Shorthands, folder, load
 from r1perf.sla import Clause, Scope, outline, parse, scope_of
 from r1perf.sla.files import load as load_clauses
@@ -158,7 +158,13 @@ class Sources:
 
     def title(self, source: Source | None, target: Target) -> str | None:
         """Return the name of a target that is not, or cannot be, measured."""
-        return title(target, self._scenario(source.load, source.scenario).target.title if isinstance(source, Live) else None)
+        if not isinstance(source, Live):
+            return title(target)
+        try:
+            over = [f"{path}={toml(value)}" for path, value in self._targets.keys(target)]
+            return self._scenario(source.load, source.scenario, over).target.title
+        except R1perfError:  # one that there is none of
+            return title(target)
 
     def _scenario(self, declared: Load, scenario: str, over: Iterable[str] = ()) -> Scenario:
         given = {name: getattr(declared, name) for name in ("url", "model", "rate", "sessions", "requests", "duration")}

@@ -36,11 +36,11 @@ class Targets:
             raise UsageError(f"r1_target must be a name, a URL or a table of a target's keys, not {target!r}")
 
 
-def title(target: Target, otherwise: str | None = None) -> str | None:
-    """Return the name of a target that is not, or cannot be, measured."""
+def title(target: Target) -> str | None:
+    """Return the name of a target of which no scenario tells more."""
     if isinstance(target, Mapping):
         return str(target["name"]) if "name" in target else None
-    return target if isinstance(target, str) else otherwise
+    return target if isinstance(target, str) else None
 
 
 def toml(value: Any) -> str:

@@ -12,6 +12,9 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
+SIMULATED = "simulate:"
+"""A target whose url begins so is the embedded simulated endpoint: `simulate:PROFILE`, or `simulate:PROFILE?speed=10`."""
+
 BOUNDS = ("max_completion_tokens", "max_tokens")
 """Fields of a request body that bound its answer."""
 
@@ -69,7 +72,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     url: str
     model: str
-    name: str | None = None  # default: host/model
+    name: str | None = None  # default: `title`
     provider: str = "auto"
     reasoning: Literal["auto", "field", "tags", "prefilled", "none"] = "auto"
     endpoint: Literal["chat/completions", "completions"] = "chat/completions"
@@ -87,7 +90,9 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def title(self) -> str:
-        """Return the name that people see: its own, else host/model."""
+        """Return the name that people see: its own, else host/model, or what a simulated one simulates."""
+        if self.url.startswith(SIMULATED):
+            return self.name or f"simulated {self.url.removeprefix(SIMULATED).partition('?')[0]}"
         return self.name or f"{urlsplit(self.url).netloc}/{self.model}"
 
 

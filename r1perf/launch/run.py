@@ -47,7 +47,7 @@ def ordered(scenario: Scenario, *, base: Path, runs: Path) -> Iterator[Order]:
     with nullcontext((scenario.target.url, None)) if kind is None else simulator(*kind) as (url, lives):
         reached = scenario
         if kind is not None:
-            name = scenario.target.name or f"simulated {kind[0]}"
+            name = scenario.target.title
             provider = choose(scenario.target).name  # its address does not tell
             target = msgspec.structs.replace(scenario.target, url=url, name=name, provider=provider)
             reached = msgspec.structs.replace(scenario, target=target)

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from r1perf.errors import ScenarioError
-from r1perf.scenario.model import DEFAULT_MODEL, DEFAULT_URL, SIMULATED, Scenario
+from r1perf.scenario.model import DEFAULT_MODEL, DEFAULT_URL, Scenario
 from r1perf.scenario.sentences import sentence
+from r1perf.target import SIMULATED
 from r1perf.units import Duration, Rate, Tokens
 from r1perf.workload import Workload
 

@@ -12,12 +12,9 @@ from r1perf.datasets import Items, Told, silent
 from r1perf.errors import DatasetError, ScenarioError
 from r1perf.scenario.sinks import Sinks
 from r1perf.schedule import Plan, Share, plan
-from r1perf.target import Name, Positive, Target
+from r1perf.target import SIMULATED, Name, Positive, Target
 from r1perf.units import Duration, Tokens
 from r1perf.workload import Workload
-
-SIMULATED = "simulate:"
-"""A target whose url begins so is the embedded simulated endpoint: `simulate:PROFILE`, or `simulate:PROFILE?speed=10`."""
 
 DEFAULT_URL, DEFAULT_MODEL = SIMULATED + "r1-16xh100", "deepseek-r1"
 

@@ -217,7 +217,9 @@ def test_a_budget_of_money_needs_prices(live):
     live.tests(ONE)
     code, said = judged(live, "--r1-max-cost", "5")
     assert code == 1
-    assert "--r1-max-cost: `stop.cost`: cannot be kept without `target.price.input_per_1m`" in said
+    assert (
+        "p90(ttft) < 5s  [simulated tiny]  --r1-max-cost: `stop.cost`: cannot be kept without `target.price.input_per_1m`" in said
+    )
     assert live.archives == []
 
 
@@ -250,7 +252,7 @@ def begun(live, *words, requests_least=5):
 
 
 def test_ctrl_c_ends_the_load_and_leaves_the_archive_complete(live):
-    live.tests(ONE.replace("2s", "60s") + "\ndef test_after(): ...")
+    live.tests(ONE.replace("2s", "60s").replace("p90(ttft) < 5s", "p90(ttft)<5s") + "\ndef test_after(): ...")
     live.tests(ONE.replace("5s", "4s").replace("2s", "60s"), "test_last.py")
     process = begun(live, "-x", "--r1-json", "out.json", "--junitxml", "junit.xml")
     process.send_signal(signal.SIGINT)
@@ -258,7 +260,9 @@ def test_ctrl_c_ends_the_load_and_leaves_the_archive_complete(live):
     assert process.returncode == pytest.ExitCode.INTERRUPTED, said
     (folder,) = live.archives
     assert f"r1perf: chat is in runs/{folder.name}" in said
-    made = {(one["test"].partition("::")[2], one["ruling"], one["archive"]) for one in live.json("out.json")["verdicts"]}
+    verdicts = live.json("out.json")["verdicts"]
+    assert {(one["clause"], one["target"]) for one in verdicts} == {(f"p90(ttft) < {n}s", "simulated tiny") for n in (4, 5)}
+    made = {(one["test"].partition("::")[2], one["ruling"], one["archive"]) for one in verdicts}
     assert made == {
         ("test_one[p90(ttft)<5s]", "error", f"runs/{folder.name}"),
         ("test_one[p90(ttft)<4s]", "error", f"runs/{folder.name}"),

@@ -159,7 +159,29 @@ def test_budgets_are_in_the_plan(project):
         "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02; stopped after 100 requests, "
         "before it ends (--r1-max-requests); stopped before it costs more than $5.00 (--r1-max-cost)"
     )
-    assert "stopped" not in plan(project, "--r1-max-requests", "120")[2]
+    assert "stopped" not in "".join(plan(project, "--r1-max-requests", "120")[2:4])
+
+
+@pytest.mark.parametrize(
+    ("most", "says"),
+    [
+        (40, "the plan has 40 requests: too few, whatever happens"),
+        (100, "the plan has 100 requests: stopped before its end it cannot pass"),
+    ],
+)
+def test_clauses_are_held_against_what_the_budget_lets_through(project, most, says):
+    project.file("chat.toml", CHAT)
+    project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft)<800ms")\ndef test_chat(): ...')
+    said = f"  p95(ttft) < 800ms  needs 59 requests if none misses, 434 if 2.5 % miss; {says}"
+    assert plan(project, "--r1-max-requests", str(most))[3] == said
+
+
+def test_what_is_not_judged_uses_the_budget_up_first(project):
+    project.file("chat.toml", CHAT)
+    project.tests(
+        '@pytest.mark.r1_load("chat.toml", warmup="30s")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...'
+    )
+    assert plan(project, "--r1-max-requests", "100")[3].endswith("; the plan has 40 requests: too few, whatever happens")
 
 
 def test_collect_only_without_the_flag_plans_nothing(project):
