@@ -11,7 +11,7 @@ from pytest_r1perf.markers import CONFIDENCE, Promise
 from pytest_r1perf.options import Options
 from pytest_r1perf.sources import Live, Recorded, Source, Sources
 from pytest_r1perf.targets import Target
-from r1perf.check import Check, check
+from r1perf.check import Check
 from r1perf.check.expect import time_text
 from r1perf.errors import R1perfError, UsageError
 from r1perf.preflight import api_key
@@ -112,7 +112,9 @@ def _checked(live: Live, target: Target, members: Iterable[Asked], sources: Sour
     items = scenario.items(prepared.base)
     for loaded in items.values():
         check_length(scenario.target, loaded.conversation(0).turns[0].output_tokens)
-    made = check(scenario, items, scenario.plan(items, prepared.base))
+    from r1perf.cli.pace import paced  # a plan alone needs it, and it loads the simulated endpoint
+
+    made = paced(scenario, items, scenario.plan(items, prepared.base))
     terms(scenario, [(stage.name, stage.judged) for stage in made.stages], items)
     return scenario, made
 

@@ -8,14 +8,14 @@ import click
 from rich.markup import escape
 from rich.text import Text
 
-from r1perf.check import Check, check, render
+from r1perf.check import Check, render
 from r1perf.cli.options import read, scenario_options
-from r1perf.cli.pace import SETTLES, pace
+from r1perf.cli.pace import paced
 from r1perf.errors import UsageError
 from r1perf.preflight import api_key
 from r1perf.providers.registry import check_length
 from r1perf.report.paper import paper
-from r1perf.scenario import Scenario, folder, simulated
+from r1perf.scenario import Scenario, folder
 from r1perf.sinks.influxdb import settings
 from r1perf.sla import Terms, foresee, terms
 from r1perf.sla.foresight import warning
@@ -38,9 +38,7 @@ def command(source: str, **laid: Any) -> None:
     console = paper()
     plan = scenario.plan(items, base)
     promised = terms(scenario, [(stage.name, stage.judged) for stage in plan.stages], items)
-    made = check(scenario, items, plan)
-    for _ in range(SETTLES if simulated(scenario.target.url) else 0):
-        made = check(scenario, items, plan, pace(scenario, made))
+    made = paced(scenario, items, plan)
     for part in render(made):
         console.print(part)
     try:

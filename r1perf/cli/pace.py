@@ -1,12 +1,16 @@
 """How fast the embedded simulated endpoint will answer a plan, from its own profile: `r1perf check` need not assume it."""
 
+from collections.abc import Mapping
+
 import click
 import msgspec
 
-from r1perf.check import Check, Speed
+from r1perf.check import Check, Speed, check
+from r1perf.datasets import Items
 from r1perf.errors import UsageError
 from r1perf.launch.simulated import arguments
 from r1perf.scenario import Scenario, simulated
+from r1perf.schedule import Plan
 from r1perf.simulator.cli import command as read_options
 from r1perf.simulator.faults import parse_rate
 from r1perf.simulator.options import Options
@@ -14,6 +18,14 @@ from r1perf.simulator.profiles import PROFILES
 
 SETTLES = 5
 """Speed depends on what is in flight, and that on speed: so many rounds bring them within a few percent of each other."""
+
+
+def paced(scenario: Scenario, items: Mapping[str, Items], plan: Plan) -> Check:
+    """Work a plan out at the speed of its target where that is simulated, else at the assumed one; raises UsageError as `pace` does."""
+    made = check(scenario, items, plan)
+    for _ in range(SETTLES if simulated(scenario.target.url) else 0):
+        made = check(scenario, items, plan, pace(scenario, made))
+    return made
 
 
 def pace(scenario: Scenario, made: Check) -> Speed:

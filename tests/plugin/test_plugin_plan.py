@@ -176,6 +176,14 @@ def test_clauses_are_held_against_what_the_budget_lets_through(project, most, sa
     assert plan(project, "--r1-max-requests", str(most))[3] == said
 
 
+def test_a_simulated_target_is_planned_at_its_own_speed(project):
+    """As `r1perf check` does; at the speed that is assumed of others a request of 50 tokens stays 3.5 s."""
+    project.file("chat.toml", CHAT.replace("http://127.0.0.1:9/v1", "simulate:tiny"))
+    project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("mean(e2e) < 3s")\ndef test_chat(): ...')
+    (said,) = [line for line in plan(project) if "needs a window" in line]
+    assert "15 times the 275 ms that" in said
+
+
 def test_what_is_not_judged_uses_the_budget_up_first(project):
     project.file("chat.toml", CHAT)
     project.tests(
