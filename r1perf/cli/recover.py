@@ -1,5 +1,6 @@
 """`r1perf recover`: rebuild a run's summary from what its workers have written."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -30,6 +31,9 @@ def command(runs: tuple[Path, ...], write: bool) -> int:
             )
     built = rebuilt(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
     print_report(built, paper())
+    if not built.sla and built.scenario.get("sla", {}).get("clauses"):
+        judge = shlex.join(["r1perf", "judge", str(runs[0])])
+        click.echo(f"note: clauses are not judged here; `{judge}` does", err=True)
     if write:
         write_document(runs[0], built)
     if built.early and built.reason is not None:

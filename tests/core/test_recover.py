@@ -66,6 +66,11 @@ def test_an_invalid_run_that_had_ended_is_exit_code_3(tmp_path):
     assert "INVALID" in ran.stdout
 
 
+def test_clauses_that_are_not_judged_are_named(tmp_path):
+    archive(tmp_path, scenario={"sla": {"clauses": ["p95(ttft) < 1s"]}})
+    assert recovered(tmp_path).stderr == f"note: clauses are not judged here; `r1perf judge {tmp_path}` does\n{END}"
+
+
 def test_files_in_another_folder_are_not_missing(tmp_path):
     parts = [tmp_path / "master", tmp_path / "away"]
     for part in parts:
