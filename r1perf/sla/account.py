@@ -122,6 +122,10 @@ class Account:
         ks = tuple(k for k, _ in self._spans(clause))
         return Window(ks, self.summary.run.interval_ns / 1e9, self._residence_s())
 
+    def _planned_intervals(self, clause: Clause) -> int | None:
+        lengths = [None if stage.end_ns is None else stage.end_ns - stage.start_ns for stage in self.covered(clause)]
+        return None if None in lengths else -(-sum(ns for ns in lengths if ns is not None) // self.summary.run.interval_ns)
+
     def _residence_s(self) -> float:
         """Return the p90 residence time of the slowest workload.
 
@@ -147,7 +151,9 @@ class Account:
             watch, self._window(clause), lost=self.lost(clause), missing=self._missing(*self._selection(clause)), planned=planned
         )
         shown, alone = self._observed(clause, seen)
-        return msgspec.structs.replace(seen, observed=shown, observed_ok=alone, bracketed=index in self._bracketed)
+        return msgspec.structs.replace(
+            seen, observed=shown, observed_ok=alone, bracketed=index in self._bracketed, planned_intervals=self._planned_intervals(clause)
+        )  # fmt: skip
 
     def _observed(self, clause: Clause, seen: Attempts) -> tuple[float | None, float | None]:
         """Return the percentile (or largest value) over all attempts, and over the values alone where that is another."""

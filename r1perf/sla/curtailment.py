@@ -35,8 +35,8 @@ class Ending(msgspec.Struct, frozen=True):
 def kindest(seen: Attempts, now: Worth, allowed: float, alpha: float) -> Ending:
     """Return the ending of a run, carried on to its `planned` attempts, that proves a fail the least; `now` is what it is worth so far.
 
-    The rest comes at the rate of the attempts so far. Without intervals, or where the misses would not even do if all attempts were
-    independent, it ends as it is, all others met.
+    The rest comes evenly in what is left of the planned window; where nothing is left, or its end is not known, at the rate so far.
+    Without intervals, or where the misses would not even do if all attempts were independent, it ends as it is, all others met.
     """
     planned = max(seen.planned or 0, seen.n)
     known = sum(n for n, _ in seen.intervals)
@@ -47,11 +47,12 @@ def kindest(seen: Attempts, now: Worth, allowed: float, alpha: float) -> Ending:
 
 def _endings(seen: Attempts, planned: int, known: int, alpha: float) -> Iterator[Ending]:
     rest, intervals, interval_s = planned - seen.n, seen.intervals, seen.interval_s
-    more = -(-rest * len(intervals) // known)
+    more = max(0, (seen.planned_intervals or 0) - len(intervals)) or -(-rest * len(intervals) // known)
     if len(intervals) + more > _MOST:
         count = max(1, len(intervals) * _MOST // (len(intervals) + more))
+        more = max(1, more * count // len(intervals))
         interval_s *= len(intervals) / count
-        intervals, more = tuple(batch(intervals, count)), -(-rest * count // known)
+        intervals = tuple(batch(intervals, count))
     to_come = [rest * (i + 1) // more - rest * i // more for i in range(more)]
     lumps = {*range(0, more, max(1, (len(intervals) + more) // BATCHES)), more}
     for lump in sorted(lumps):

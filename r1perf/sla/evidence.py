@@ -36,6 +36,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     observed_ok: float | None = None  # the same over those that have a value
     bracketed: bool = False  # counted from histogram buckets
     planned: int | None = None  # attempts that were planned, where the run was ended early
+    planned_intervals: int | None = None  # of the whole window, where that is known before its end
     missing: int = 0  # of those that cannot be known: the archive does not hold what came of them
 
     def __post_init__(self) -> None:

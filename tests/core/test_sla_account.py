@@ -173,6 +173,11 @@ class TestAttempts:
         long = [Answer(workload="chat", at_ns=16 * S, gap_ns=S, chunks=20)] * answers
         assert account(["p95(ttft) < 200ms"], long, seconds=20).evidence(0).residence_p90_s == pytest.approx(seconds)
 
+    def test_the_planned_window_is_known_before_its_end(self):
+        """Judged are 35 s in all, 25 of them steady."""
+        made = account(["p95(ttft) < 1s", "p95(ttft) < 1s during steady"], [Answer(workload="chat", at_ns=6 * S)], seconds=10)
+        assert [made.evidence(index).planned_intervals for index in (0, 1)] == [35, 25]
+
     def test_the_observed_percentile_counts_failures_as_endless(self):
         """TTFT of 10 .. 200 ms; with one of 21 failed the p95 is the 20th value, with two of 22 there is none."""
         answers = [Answer(workload="chat", at_ns=(16 + n) * S, ttft_ns=10 * MS * (n + 1)) for n in range(20)]

@@ -72,6 +72,13 @@ def test_without_intervals_attempts_count_as_independent() -> None:
     assert [judge_share(one, 0.05, ALPHA)["verdict"] for one in seen.values()] == ["inconclusive", "fail"]
 
 
+@pytest.mark.parametrize(("window", "verdict"), [(None, "fail"), (100, "fail"), (400, "inconclusive"), (40, "fail")])
+def test_the_rest_fills_what_is_left_of_the_planned_window(window: int | None, verdict: str) -> None:
+    """40 of 40 missed in 40 s: two fifths of a window whose rate stays, a tenth of one whose rate falls."""
+    seen = Attempts(n=40, over_certain=40, over_possible=40, intervals=((1, 1),) * 40, planned=100, planned_intervals=window)
+    assert judge_share(seen, 0.05, ALPHA)["verdict"] == verdict
+
+
 def test_many_intervals_are_merged() -> None:
     """An hour of which a sixth was down: the same as 360 intervals of 10 s."""
     assert fails([(1, 1)] * 900, 0.01, 3600) == fails([(10, 10)] * 90, 0.01, 3600) is True
