@@ -47,15 +47,15 @@ def test_commands_run(line, start_simulator, tmp_path):
 
 
 def test_output_of_the_demo_is_of_the_demo(tmp_path):
-    """The Makefile's own words, in a fifth of the time; figures differ, the tables are the same."""
+    """The Makefile's own words, on a faster endpoint and in a fifth of the time; figures differ, the tables are the same."""
     (line,) = re.findall(r"^\t\$\(BIN\)/r1perf (run r1-mixed.*)$", MAKEFILE, re.MULTILINE)
     (shown,) = re.findall(r"```console\n\$ make demo\n(.*?)```", README, re.DOTALL)
-    command = [*R1PERF, *shlex.split(line), "--duration", "8s", "--runs", str(tmp_path)]
+    command = [*R1PERF, *shlex.split(line.replace("speed=30", "speed=300")), "--duration", "8s", "--runs", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "80"}, check=False)
     assert done.returncode in (0, 3), done.stderr
-    assert len(shape(shown)) > 10
+    assert len(shape(shown)) == 8
     assert [part for part in shape(shown) if part not in shape(done.stdout)] == []
-    assert re.search(r"\n(\S*runs/)?\d{8}T\d{6}Z-r1-mixed\n$", done.stdout)
+    assert re.search(rf"\n{re.escape(str(tmp_path))}/\d{{8}}T\d{{6}}Z-r1-mixed\n$", done.stdout)
     assert re.search(r"\nruns/\d{8}T\d{6}Z-r1-mixed\n$", shown)
 
 
