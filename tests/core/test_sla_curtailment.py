@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from r1perf.sla.dependence import Clusters, Interval
@@ -45,7 +45,9 @@ def halves(draw: st.DrawFn) -> tuple[list[Interval], list[Interval]]:
     return so_far, draw(misses(more, size))
 
 
-@given(halves(), st.sampled_from([0.01, 0.05, 0.1, 0.5]), st.sampled_from([0.0, 2.0, 5.0]), st.sampled_from([1, 1, 2]))
+@given(halves(), st.sampled_from([0.01, 0.05, 0.1, 0.5]), st.sampled_from([0.0, 2.0, 10.0]), st.sampled_from([1, 1, 2]))
+@example(([(1, 1)] * 63, [(1, 0)] * 37), 0.5, 0.0, 1)  # a row of misses
+@example(([(20, 5)] * 19, [(20, 20)]), 0.1, 10.0, 1)  # a lump at the end, where two batches are all that a window holds
 def test_an_early_fail_is_a_fail_at_the_end(
     halves: tuple[list[Interval], list[Interval]], allowed: float, residence_s: float, turns: int
 ) -> None:
