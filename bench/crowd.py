@@ -153,7 +153,7 @@ def main(port: int, count: int, intervals: int) -> None:
     for worker in workers:
         poller.register(worker.socket, zmq.POLLIN)
         worker.tell("client_ready", "2.47.0")
-        worker.say(wire.Hello("crowd", os.getpid(), "elsewhere", __version__))
+        worker.say(wire.Hello("crowd", os.getpid(), "elsewhere", __version__, ("R1User",)))
     stats = statistics()
     variants: list[list[Series]] = []
     due = [(clock.monotonic_ns() / 1e9 + number / count, STATS_S * number / count) for number in range(count)]

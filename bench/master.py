@@ -58,18 +58,17 @@ def conducted(workers: int, intervals: int, idle_s: int) -> tuple[dict[str, Any]
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     numbers = [str(port), str(workers)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "bench.conductor", *numbers, str(idle_s)], stdout=subprocess.PIPE, text=True
-    ) as conductor:
-        crowd = subprocess.run(
-            [sys.executable, "-m", "bench.crowd", *numbers, str(intervals)],
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=600,
-            check=True,
-        )
-        told, _ = conductor.communicate(timeout=60)
-    return json.loads(told), json.loads(crowd.stdout)
+    commands = (["bench.conductor", *numbers, str(idle_s)], ["bench.crowd", *numbers, str(intervals)])
+    conductor, crowd = (subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True) for words in commands)
+    try:
+        told = json.loads(conductor.communicate(timeout=600)[0])
+        if not told["counts"]:  # the crowd waits for a run that does not come
+            raise RuntimeError(f"the master carried no run out: {told['sentence']}")
+        return told, json.loads(crowd.communicate(timeout=60)[0])
+    finally:
+        for process in (conductor, crowd):
+            process.kill()
+            process.communicate()
 
 
 def workers() -> bool:
