@@ -210,8 +210,7 @@ class Collector:
         stage = live_stage(run.stages, self._lives, rate, start_ns)
         self.summary.add_stage(stage)
         self._note(f"the rate is {rate:g}/s from {start_ns / 1e9:.1f} s on: stage {stage.name}")
-        for worker in sorted(self._running):
-            self._send(worker, messages.Live(self._lives, rate, start_ns))
+        self._tell(messages.Live(self._lives, rate, start_ns))
         return True
 
     def restate(self, sentence: str, before: str, now: str) -> None:
@@ -342,8 +341,12 @@ class Collector:
 
     def _halt(self, drain_ns: int | None) -> None:
         self._halted = True
+        self._tell(messages.Halt(drain_ns))
+
+    def _tell(self, message: messages.ToWorker) -> None:
+        """Send a message to every running worker."""
         for worker in sorted(self._running):
-            self._send(worker, messages.Halt(drain_ns))
+            self._send(worker, message)
 
     # --- Snapshots ---
 
@@ -368,8 +371,11 @@ class Collector:
         if self.summary is None:
             return
         newest = max(self._merged.values(), default=-1)
-        whole = newest if not self._running else min(self._merged.get(worker, -1) for worker in self._running)
-        self._feed.write(self.summary.intervals, newest, whole, everything=everything)
+        self._feed.write(self.summary.intervals, newest, self._whole() if self._running else newest, everything=everything)
+
+    def _whole(self) -> int:
+        """Return the last interval that all running workers have reported; -1 where there is none."""
+        return min((self._merged.get(worker, -1) for worker in self._running), default=-1)
 
     def _sink_failed(self, sentence: str) -> None:
         """Go on without a sink that cannot write, and end the run in order."""
@@ -396,7 +402,7 @@ class Collector:
 
     def _check_clauses(self) -> None:
         """End a run in which a clause cannot pass any more, where it is to fail fast; looked at after each whole interval."""
-        whole = min((self._merged.get(worker, -1) for worker in self._running), default=-1)
+        whole = self._whole()
         if self._halted or self._standing is None or not self._order.scenario.sla.fail_fast or whole <= self._looked:
             return
         self._looked = whole
@@ -406,19 +412,18 @@ class Collector:
 
     def _check_cooldown(self) -> None:
         """End the cooldown where nothing is left for which it goes on: every worker by itself only knows its own requests."""
-        whole = min((self._merged.get(worker, -1) for worker in self._running), default=-1)
-        if self._halted or self._cooled or self._lives or self.summary is None or not cooled(self.summary, whole):
+        if self._halted or self._cooled or self._lives or self.summary is None or not cooled(self.summary, self._whole()):
             return
         self._cooled = True
-        for worker in sorted(self._running):
-            self._send(worker, messages.Halt(None, waiting=True))
+        self._tell(messages.Halt(None, waiting=True))
 
     def _check_over(self) -> None:
         if self._running or self.summary is None or self._verdict is not None:
             return
         self._write(everything=True)
         status = "interrupted" if self._interrupts else "failed" if self._failed else "finished"
-        reason = self._reason or (BY_SIGNAL if self._interrupts else None)
+        by_signal = self._interrupts > 0 and self._reason is None
+        reason = BY_SIGNAL if by_signal else self._reason
         built = msgspec.structs.replace(document(self.summary, status, reason), early=reason is not None)
         if self._standing is not None:
             verdicts = self._standing.verdicts(built.validity.reasons, reason)
@@ -431,8 +436,7 @@ class Collector:
         if failure is not None:
             reason = f"{reason}; {failure}" if reason else failure
             self._failed = True
-        sentence = f"interrupted {reason}" if reason is not None and reason.startswith(BY_SIGNAL) else reason
-        self._verdict = Verdict(self._code(built), sentence, built)
+        self._verdict = Verdict(self._code(built), f"interrupted {reason}" if by_signal else reason, built)
 
     def _code(self, built: Document) -> int:
         if self._interrupts:
