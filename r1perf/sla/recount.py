@@ -22,6 +22,8 @@ from r1perf.sla.tally import Tallier, Tally
 from r1perf.sla.terms import Terms
 from r1perf.sla.wording import count
 from r1perf.summary import ALL, Document, Summary, document, recover
+from r1perf.summary.archived import unlose
+from r1perf.summary.archived import workers as workers_in
 
 _ENDED = frozenset(Outcome) - {Outcome.LOST}
 """Outcomes that have a line."""
@@ -32,7 +34,7 @@ Lines = Counter[tuple[str, int]]
 
 def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, damage: Damage) -> tuple[Account, Document]:
     """Rebuild a run's summary and count it for these clauses; raises ArchiveError where nothing is left to be counted."""
-    found = _found(run)
+    found = {worker for worker, _ in workers_in(run)}
     if not found:
         raise ArchiveError(f"{run} holds neither requests nor snapshots: nothing in it can be judged")
     workers = sorted({*written.workers, *found})
@@ -41,7 +43,7 @@ def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, dama
         built = document(summary, "interrupted", "the run did not come to its end")
     else:
         built = written
-        _unlose(summary, written)
+        unlose([summary.counters], written)
     origins = _origins(run, workers)
     watches, lines = terms.watches(summary.stages), Lines()
     tallied = Tallied()
@@ -61,12 +63,6 @@ def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, dama
         tallied.add([clusters(summary, _results(run, workers), watch, slow[watch.clause]) for watch in gaps])
     bracketed, kept = frozenset(watch.clause for watch in gaps), len(origins) == len(workers)
     return Account(summary, scenario, terms, tallied, bracketed=bracketed, kept=kept, missing=missing, absent=absent), built
-
-
-def _found(run: Path) -> set[str]:
-    """Name the workers that have a file here."""
-    names = {path.name.removeprefix("snapshots.") for path in run.glob("snapshots.*")}
-    return names | {path.name.removeprefix("requests.").removesuffix(".jsonl") for path in run.glob("requests.*.jsonl")}
 
 
 def _origins(run: Path, workers: Sequence[str]) -> dict[str, int]:
@@ -90,22 +86,6 @@ def _short(written: Document, summary: Summary, workers: Sequence[str], origins:
     same = all(summary.counter(name, stage=ALL) == n for name, n in written.counters.items())
     whole = same and abs(summary.covered_ns / 1e9 - written.elapsed_s) < 1e-6
     return None if whole else "the archive's snapshots hold less than its run.json counted"
-
-
-def _unlose(summary: Summary, written: Document) -> None:
-    """Count no more requests as lost than a run's last `run.json` does: the others are among those that it knows to have ended.
-
-    It counts by workload and by stage, not by both.
-    """
-    left = {row.plan.index: row.counts.get(Outcome.LOST, 0) for row in written.stages}
-    left_of = {row.name: row.counts.get(Outcome.LOST, 0) for row in written.workloads}
-    for key in sorted(key for key in summary.counters if key[0] == f"outcome.{Outcome.LOST}"):
-        _, workload, stage = key
-        kept = min(summary.counters[key], left.get(stage, 0), left_of.get(workload, 0))
-        summary.counters[key] = kept
-        if kept:
-            left[stage] -= kept
-            left_of[workload] -= kept
 
 
 def _missing(built: Document, lines: Lines) -> Missing:

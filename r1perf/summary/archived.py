@@ -1,7 +1,7 @@
 """Read a run's archive: its `run.json`, or all that its workers' own files still tell."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,12 +9,12 @@ import msgspec
 from r1perf.errors import ArchiveError
 from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
 from r1perf.recorder import Recorder
-from r1perf.result import CENSORED, FAILED, Result
+from r1perf.result import CENSORED, FAILED, Outcome, Result
 from r1perf.schedule import Stage, stage_name
 from r1perf.schedule.model import DRAIN
 from r1perf.snapshot import Snapshot
 from r1perf.summary.document import Document, decode, document
-from r1perf.summary.interval import Interval
+from r1perf.summary.interval import Interval, Key
 from r1perf.summary.merged import Summary
 from r1perf.summary.validity import Validity
 
@@ -52,7 +52,7 @@ def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
     if written.status == "running":
         written = msgspec.structs.replace(written, status="interrupted", reason=NO_END, early=True)
     built = document(summary, written.status, written.reason)
-    there = {worker for worker, _ in _workers(*folders)}
+    there = {worker for worker, _ in workers(*folders)}
     reasons = [f"worker {worker}'s files are missing" for worker in written.workers if worker not in there]
     reasons += built.validity.reasons
     return msgspec.structs.replace(built, early=written.early, validity=Validity(not reasons, reasons))
@@ -66,7 +66,7 @@ def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
     counts as `lost`. Of the lines behind the last snapshot only the gaps between chunks are not known any more.
     """
     summary = Summary(read_document(_told(folders)).run())
-    for worker, folder in _workers(*folders):
+    for worker, folder in workers(*folders):
         recover_worker(summary, folder, worker, damage)
         if summary.pending(worker):
             summary.lose(worker)
@@ -86,13 +86,31 @@ def _add_live(summary: Summary) -> None:
 def intervals(folder: Path, damage: Damage = lambda sentence: None) -> list[Interval]:
     """Rebuild the intervals that the sinks of a run were given, in order of time, from the files of its folder."""
     summary, found = Summary(read_document(folder).run()), dict[int, Interval]()
-    for worker, place in _workers(folder):
+    for worker, place in workers(folder):
         snapshots = recover_worker(summary, place, worker, damage)
         for snapshot in snapshots:
             found.setdefault(snapshot.k, Interval(snapshot.k)).add(snapshot)
         if snapshots and (lost := summary.losses(worker)):
             found[snapshots[-1].k].lose(lost)
     return [interval for _, interval in sorted(found.items())]
+
+
+def unlose(kept: Iterable[dict[Key, int]], written: Document) -> None:
+    """Take requests back from those that counters call lost, where a run's last `run.json` knows that they ended.
+
+    A rebuilt run counts as lost what was in flight in its last snapshot; after a full disk that came long before its end. `run.json`
+    counts by workload and by stage, not by both.
+    """
+    left = {row.plan.index: row.counts.get(Outcome.LOST, 0) for row in written.stages}
+    left_of = {row.name: row.counts.get(Outcome.LOST, 0) for row in written.workloads}
+    for counters in kept:
+        for key in sorted(key for key in counters if key[0] == f"outcome.{Outcome.LOST}"):
+            _, workload, stage = key
+            lost = min(counters.pop(key), left.get(stage, 0), left_of.get(workload, 0))
+            if lost:
+                counters[key] = lost
+                left[stage] -= lost
+                left_of[workload] -= lost
 
 
 def _told(folders: Sequence[Path]) -> Path:
@@ -105,7 +123,7 @@ def _told(folders: Sequence[Path]) -> Path:
     return told[0] if told else folders[0]
 
 
-def _workers(*folders: Path) -> list[tuple[str, Path]]:
+def workers(*folders: Path) -> list[tuple[str, Path]]:
     """Find the workers that have written into these folders; raises ArchiveError where one has into two of them."""
     found = dict[str, Path]()
     for folder in folders:

@@ -14,6 +14,7 @@ from r1perf.journal import SnapshotsJournal
 from r1perf.sinks.archive import write_document
 from r1perf.snapshot import Counter, encode
 from r1perf.summary import Summary, document, load, read_document
+from r1perf.summary.archived import unlose
 
 END = "r1perf: the run did not come to its end; rebuilt from what its workers had written\n"
 EARLY = {"status": "finished", "reason": "enough", "early": True}
@@ -117,3 +118,14 @@ def test_the_end_of_a_run_is_not_replaced(tmp_path, status):
     assert re.match(
         rf"{tmp_path}/run.json is that of the run's own end \({status}\)", refusal(tmp_path, error=UsageError, write=True)
     )
+
+
+def test_no_more_is_called_lost_than_the_runs_end_knows_of():
+    """Of a workload and of a stage, over all counters together: what was called lost twice had ended once."""
+    built = document(Summary(a_run()))
+    stages = [msgspec.structs.replace(row, counts={"lost": 3} if row.plan.index == 1 else {}) for row in built.stages]
+    rows = [msgspec.structs.replace(row, counts={"lost": 2} if row.name == "chat" else {"lost": 1}) for row in built.workloads]
+    lost, ok = ("outcome.lost", "chat", 1), ("outcome.ok", "chat", 1)
+    kept = [{lost: 1, ok: 5}, {lost: 7, ("outcome.lost", "chat", 0): 4}]
+    unlose(kept, msgspec.structs.replace(built, stages=stages, workloads=rows))
+    assert kept == [{lost: 1, ok: 5}, {lost: 1}]

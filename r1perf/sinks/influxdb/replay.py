@@ -10,7 +10,6 @@ import msgspec
 
 from r1perf import clock
 from r1perf.errors import ArchiveError, DatabaseError, UsageError
-from r1perf.result import Outcome
 from r1perf.scenario import InfluxDb
 from r1perf.scenario.decode import convert
 from r1perf.sinks.influxdb.delivery import NOT_LET_IN, Delivery
@@ -21,8 +20,8 @@ from r1perf.sinks.influxdb.settings import URL, Settings, check_url, settings
 from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_state
 from r1perf.sinks.influxdb.story import Story
 from r1perf.sinks.influxdb.tally import Unequal, of_intervals, of_points, unequal
-from r1perf.summary import Document, Interval, load, read_document
-from r1perf.summary.archived import intervals
+from r1perf.summary import Document, load, read_document
+from r1perf.summary.archived import intervals, unlose
 
 Tell = Callable[[str], None]
 
@@ -129,7 +128,7 @@ def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Te
             "sent, they would replace more than they are"
         )
     short = unequal(added, figures(ended, None))
-    _unlose(kept, ended)
+    unlose((interval.counters for interval in kept), ended)
     spool = Spool(place, state or State(url=to.url, org=to.org, bucket=to.bucket), to.spool_bytes)
     try:
         spool.lost, spool.complete = 0, False  # the points that found no room are made again
@@ -146,15 +145,6 @@ def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Te
     if spool.problem is not None:
         tell(spool.problem)
     return spool, short
-
-
-def _unlose(kept: list[Interval], ended: Document) -> None:
-    """Take back that requests were lost where the run's end knows that they ended, in what its archive does not have."""
-    name = f"outcome.{Outcome.LOST}"
-    lost = sum(n for interval in kept for key, n in interval.counters.items() if key[0] == name)
-    if lost > ended.counts.get(Outcome.LOST, 0):
-        for interval in kept:
-            interval.counters = {key: n for key, n in interval.counters.items() if key[0] != name}
 
 
 def _readmit(spool: Spool, tell: Tell) -> None:
