@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from r1perf.cli.output import note
 from r1perf.sinks.influxdb.replay import Elsewhere, Sent, replay
 from r1perf.sinks.influxdb.spool import REJECTED, again
 
@@ -28,11 +29,8 @@ def replay_command(run: Path, everything: bool, **elsewhere: str | None) -> int:
     run does not say, come from the environment: INFLUXDB_V2_TOKEN, INFLUXDB_V2_URL, INFLUXDB_V2_ORG, INFLUXDB_V2_BUCKET.
     """
 
-    def tell(sentence: str) -> None:
-        click.echo(f"note: {sentence}", err=True)
-
     to = Elsewhere(**elsewhere)
-    sent = replay(run, os.environ, tell, everything=everything, elsewhere=to)
+    sent = replay(run, os.environ, note, everything=everything, elsewhere=to)
     problems = list(_problems(run, sent, elsewhere=bool(to)))
     if sent.points or not problems:
         click.echo(f"{sent.points} points sent" if sent.points else "nothing was left to send")

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from r1perf.cli.options import baseline_option, sla_options
+from r1perf.cli.output import note
 from r1perf.cli.sides import worst
 from r1perf.report import print_verdicts
 from r1perf.report.paper import paper
@@ -35,11 +36,11 @@ def command(
     folders = [run for path in runs for run in runs_in(path)]
     held = [run for path in baseline for run in runs_in(path)]
     for sentence in (says for path in (*runs, *baseline) for says in passed_over(path)):
-        click.echo(f"note: {sentence}", err=True)
+        note(sentence)
     found = {
         run: judge_archive(
             run, texts or None, confidence=confidence, baseline=held, beside=[other for other in folders if other != run],
-            damage=lambda sentence: click.echo(f"note: {sentence}", err=True),
+            damage=note,
         )
         for run in folders
     }  # fmt: skip

@@ -1,8 +1,10 @@
-"""Standard output that outlives its reader: a run goes on, and ends with its own exit code, whoever has stopped reading."""
+"""What commands print: standard output that outlives its reader (a run goes on, and ends with its own exit code), and notes beside it."""
 
 import io
 import sys
 from typing import TextIO
+
+import click
 
 
 class Output(io.FileIO):
@@ -34,3 +36,8 @@ class Output(io.FileIO):
         return io.TextIOWrapper(
             io.BufferedWriter(self), encoding=before.encoding, errors=before.errors, line_buffering=self.isatty()
         )
+
+
+def note(sentence: str) -> None:
+    """Tell people something beside the result, which has standard output for itself."""
+    click.echo(f"note: {sentence}", err=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from r1perf.cli.output import note
 from r1perf.errors import UsageError
 from r1perf.report import print_report
 from r1perf.report.paper import paper
@@ -29,11 +30,11 @@ def command(runs: tuple[Path, ...], write: bool) -> int:
                 f"{runs[0] / RUN_JSON} is that of the run's own end ({written.status}), which no rebuilt one replaces; "
                 f"without --write you see what the files hold"
             )
-    built = rebuilt(*runs, damage=lambda sentence: click.echo(f"note: {sentence}", err=True))
+    built = rebuilt(*runs, damage=note)
     print_report(built, paper())
     if not built.sla and built.scenario.get("sla", {}).get("clauses"):
         judge = shlex.join(["r1perf", "judge", str(runs[0])])
-        click.echo(f"note: clauses are not judged here; `{judge}` does", err=True)
+        note(f"clauses are not judged here; `{judge}` does")
     if write:
         write_document(runs[0], built)
     if built.early and built.reason is not None:

@@ -1,17 +1,16 @@
 """`r1perf report`: the tables of a run, from its archive alone or from InfluxDB alone."""
 
-import os
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from r1perf.cli.bucket import opened
+from r1perf.cli.output import note
 from r1perf.errors import ArchiveError, UsageError
 from r1perf.report import load, print_report, render_json, render_json_array
 from r1perf.report.paper import paper
-from r1perf.sinks.influxdb import Server, address, server
-from r1perf.sinks.influxdb.query import Bucket
+from r1perf.sinks.influxdb import address
 from r1perf.sinks.influxdb.reading import Part, read
 from r1perf.sinks.influxdb.runs import find
 from r1perf.sla import runs_in
@@ -42,14 +41,14 @@ def command(run: str, begin: str | None, end: str | None, as_json: bool) -> int:
         documents = []
         for folder in folders:
             try:
-                documents.append(load(folder, _note))
+                documents.append(load(folder, note))
             except ArchiveError as error:
                 if one:
                     raise
-                _note(str(error))
+                note(str(error))
                 code = 2
         for sentence in passed_over(Path(run)):
-            _note(sentence)
+            note(sentence)
     if as_json:
         click.echo(render_json(documents[0]) if one else render_json_array(documents), nl=False)
         return code
@@ -60,16 +59,8 @@ def command(run: str, begin: str | None, end: str | None, as_json: bool) -> int:
     return code
 
 
-def _note(sentence: str) -> None:
-    click.echo(f"note: {sentence}", err=True)
-
-
 def _from_influxdb(at: address.Address, begin: str | None, end: str | None) -> Document:
-    to = server(os.environ, at.bucket)
-    if to.caution is not None:
-        click.echo(f"note: {to.caution}", err=True)
-    with closing(Server(to)) as asked:
-        bucket = Bucket(asked, at.bucket)
+    with opened(at.bucket) as bucket:
         found = find(bucket, at.run_id)
         started_ns = found.run.started_ns
         part = Part(_offset_ns("--from", begin, started_ns), _offset_ns("--to", end, started_ns))

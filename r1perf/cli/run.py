@@ -12,6 +12,7 @@ from rich.console import Console
 
 from r1perf import clock
 from r1perf.cli.options import baseline_option, read, scenario_options
+from r1perf.cli.output import note
 from r1perf.cli.sides import against, worst
 from r1perf.cli.view import view
 from r1perf.collector import View
@@ -108,7 +109,7 @@ def _runner(workers: int, expect: int | None, bind: str | None) -> Iterator[_Car
         from r1perf.swarm.gathering import gathered
     except ModuleNotFoundError as error:
         raise UsageError("a swarm needs Locust: install r1perf[swarm]") from error
-    with gathered(expect, bind or BIND, lambda sentence: click.echo(f"note: {sentence}", err=True)) as swarm:
+    with gathered(expect, bind or BIND, note) as swarm:
         yield swarm.run
 
 

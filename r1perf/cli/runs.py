@@ -1,16 +1,15 @@
 """`r1perf runs`: which runs there are."""
 
-import os
-from contextlib import closing
 from pathlib import Path
 
 import click
 
+from r1perf.cli.bucket import opened
+from r1perf.cli.output import note
 from r1perf.errors import ArchiveError, UsageError
 from r1perf.report.paper import paper
 from r1perf.report.runs import print_runs
-from r1perf.sinks.influxdb import Server, address, server
-from r1perf.sinks.influxdb.query import Bucket
+from r1perf.sinks.influxdb import address
 from r1perf.sinks.influxdb.runs import runs as written
 from r1perf.summary import read_document
 from r1perf.summary.listed import Listed, listed
@@ -29,11 +28,8 @@ def command(where: str, as_json: bool) -> None:
 
 
 def _in_bucket(bucket: str) -> list[Listed]:
-    to = server(os.environ, bucket)
-    if to.caution is not None:
-        click.echo(f"note: {to.caution}", err=True)
-    with closing(Server(to)) as asked:
-        return written(Bucket(asked, bucket))
+    with opened(bucket) as found:
+        return written(found)
 
 
 def _in_folder(folder: Path) -> list[Listed]:
@@ -44,5 +40,5 @@ def _in_folder(folder: Path) -> list[Listed]:
         try:
             found.append(listed(read_document(path.parent), str(path.parent)))
         except ArchiveError as error:
-            click.echo(f"note: {error}", err=True)
+            note(str(error))
     return sorted(found, key=lambda each: each.started_ns, reverse=True)
