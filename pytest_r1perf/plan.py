@@ -17,7 +17,8 @@ from r1perf.errors import R1perfError, UsageError
 from r1perf.preflight import api_key
 from r1perf.providers.registry import check_length
 from r1perf.scenario import Scenario
-from r1perf.sla import foresee, parse, terms
+from r1perf.sla import parse, terms
+from r1perf.sla.foresight import foresee_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,21 +148,10 @@ def _clauses(members: Iterable[Asked], made: Check, scenario: Scenario) -> Itera
 
 
 def _needs(promise: Promise, made: Check, scenario: Scenario) -> str:
-    clause = parse(promise.clause)
-    workload = clause.select("workload")
-    rows = [row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)]
-    sent = _sent(made, scenario.stop.requests)
-    whole = all(share == 1 for share in sent.values())
-    foreseen = foresee(
-        clause,
-        sum(row.requests * sent[row.stage] for row in rows),
-        exact=all(row.counted for row in rows) and (whole or len(made.needs) == 1),
-        window_s=sum({row.stage: row.seconds * sent[row.stage] for row in rows}.values()),
-        residence_s=max(made.speed.residence_s(need.output_tokens) for need in made.needs.values()),
-        confidence=promise.confidence or CONFIDENCE,
-        interval_s=int(scenario.interval) / 1e9,
-    )
-    if whole or foreseen.enough is False:
+    sent, confidence = _sent(made, scenario.stop.requests), promise.confidence or CONFIDENCE
+    interval_s = int(scenario.interval) / 1e9
+    foreseen = foresee_in(made, parse(promise.clause), confidence=confidence, interval_s=interval_s, sent=sent)
+    if all(share == 1 for share in sent.values()) or foreseen.enough is False:
         return foreseen.says
     return f"{foreseen.says}: stopped before its end it cannot pass"
 

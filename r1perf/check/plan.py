@@ -48,6 +48,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return sum(row.requests for row in self.rows)
 
     @property
+    def longest_s(self) -> float:
+        """Return how long a request of the slowest workload stays."""
+        return max(self.speed.residence_s(need.output_tokens) for need in self.needs.values())
+
+    @property
     def conversations(self) -> float:
         """Return the number of conversations of the whole run; expected where sessions are closed."""
         return sum(row.conversations for row in self.rows)

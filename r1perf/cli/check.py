@@ -17,8 +17,8 @@ from r1perf.providers.registry import check_length
 from r1perf.report.paper import paper
 from r1perf.scenario import Scenario, folder
 from r1perf.sinks.influxdb import settings
-from r1perf.sla import Terms, foresee, terms
-from r1perf.sla.foresight import warning
+from r1perf.sla import Terms, terms
+from r1perf.sla.foresight import foresee_in, warning
 from r1perf.sla.wording import percent
 
 
@@ -53,21 +53,12 @@ def _clauses(promised: Terms, scenario: Scenario, made: Check) -> Iterator[Text]
     """Go through what the clauses need and what the plan has."""
     if not promised.clauses:
         return
-    longest = max(made.speed.residence_s(need.output_tokens) for need in made.needs.values())
     yield Text(f"\nSLA at {percent(promised.confidence)} confidence", style="bold")
     for clause in promised.clauses:
-        workload = clause.select("workload")
-        rows = [
-            row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)
-        ]
-        window_s = sum({row.stage: row.seconds for row in rows}.values())
-        foreseen = foresee(
-            clause, sum(row.requests for row in rows), exact=all(row.counted for row in rows), window_s=window_s,
-            residence_s=longest, confidence=promised.confidence, interval_s=int(scenario.interval) / 1e9,
-        )  # fmt: skip
+        foreseen = foresee_in(made, clause, confidence=promised.confidence, interval_s=int(scenario.interval) / 1e9)
         style = {True: "", None: "", False: "yellow"}[foreseen.enough]
         yield Text(f"  {foreseen.clause}: {foreseen.says}", style=style)
     window_s = sum({row.stage: row.seconds for row in made.rows if row.judged}.values())
-    short = warning(promised.clauses, window_s=window_s, residence_s=longest)
+    short = warning(promised.clauses, window_s=window_s, residence_s=made.longest_s)
     if short is not None:
         yield Text(f"warning: {short}", style="yellow")

@@ -1,6 +1,7 @@
 """Say before a run what its clauses need, and whether the plan has it: an inconclusive verdict is known to come."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,6 +10,9 @@ from r1perf.sla.clauses import Accuracy, Baseline, Bound, Clause, Goodput, Max, 
 from r1perf.sla.compile import allowed
 from r1perf.sla.dependence import ENOUGH
 from r1perf.sla.wording import count, duration, percent
+
+if TYPE_CHECKING:  # workers judge clauses, and foresee none
+    from r1perf.check import Check
 
 POWER = 0.8
 
@@ -19,6 +23,25 @@ class Foresight(msgspec.Struct, frozen=True):
     clause: str
     says: str
     enough: bool | None
+
+
+def foresee_in(
+    made: "Check", clause: Clause, *, confidence: float, interval_s: float, sent: Mapping[str, float] | None = None
+) -> Foresight:
+    """Hold a clause against a plan; `sent` are the shares of its stages that are sent, where something ends it before."""
+    workload = clause.select("workload")
+    rows = [row for row in made.rows if row.judged and workload in (None, row.workload) and clause.during in (None, row.stage)]
+    shares = {stage.name: 1.0 if sent is None else sent[stage.name] for stage in made.stages}
+    whole = all(share == 1 for share in shares.values())
+    return foresee(
+        clause,
+        sum(row.requests * shares[row.stage] for row in rows),
+        exact=all(row.counted for row in rows) and (whole or len(made.needs) == 1),
+        window_s=sum({row.stage: row.seconds * shares[row.stage] for row in rows}.values()),
+        residence_s=made.longest_s,
+        confidence=confidence,
+        interval_s=interval_s,
+    )
 
 
 def foresee(
