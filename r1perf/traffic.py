@@ -4,52 +4,25 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from r1perf.budget import Budget, Hold
-from r1perf.client import Client, Reply, Ticket
-from r1perf.datasets import Conversation, Items, Turn
+from r1perf.budget import Budget
+from r1perf.client import Client
+from r1perf.conversations import Conversations, Ready, Source
 from r1perf.dispatch import Gate, dispatch
-from r1perf.grading import Graded
-from r1perf.loop import Cancelled, Event, Loop, Task
+from r1perf.loop import Event, Loop, Task
 from r1perf.recorder import Recorder
-from r1perf.result import CENSORED, FAILED, Outcome, Result
+from r1perf.result import FAILED, Result
 from r1perf.schedule import Arrival, Plan, Sessions
 from r1perf.schedule.closed import UNKNOWN
 from r1perf.seats import Seat, Seats
-from r1perf.target import Call, Message
 
 BACKOFF_NS = 1_000_000_000
 """A closed session pauses so long, jittered and doubled with each failure in a row, where the server names no time."""
 
 BACKOFF_MOST_NS = 60_000_000_000
-
-GRADED_HERE = 2_000
-"""Characters of an answer that is graded at once, in 0.1 ms; a longer one (up to 20 ms) on a thread, while all else goes on."""
-
-
-class Source(Protocol):
-    """One workload, ready to be asked for."""
-
-    @property
-    def items(self) -> Items:
-        """Return the loaded dataset."""
-
-    def call(self, conversation: Conversation, turn: Turn, messages: tuple[Message, ...]) -> Call:
-        """Render one turn with everything that was said before it."""
-
-    def grade(self, turn: Turn, reply: Reply) -> Graded | None:
-        """Return the grade of an answer, where it has one; never raises."""
-
-
-class _Ready(msgspec.Struct, frozen=True):
-    """A conversation whose first call is rendered."""
-
-    conversation: Conversation
-    call: Call
-    prepared: Any
 
 
 class _Sender:
@@ -95,11 +68,13 @@ class Traffic:
         on_limit: Callable[[str], None],
         seats: Seats | None = None,
     ) -> None:
-        self._loop, self._plan, self._sources, self._client, self._recorder = loop, plan, sources, client, recorder
-        self._seed, self._budget, self._on_result, self._on_limit = seed, budget, on_result, on_limit
+        self._loop, self._plan, self._recorder, self._seed, self._on_limit = loop, plan, recorder, seed, on_limit
         self.gate = Gate(loop, max_in_flight)
         self._origins: dict[int | None, int] = {None: t0_ns}
         self._halt = loop.event()
+        self._conversations = Conversations(
+            loop, sources, client, recorder, self.gate, budget, self._halt, on_result, self._limit
+        )
         self._turn = loop.event()  # the arrivals that are started now are to end: those of another rate begin, or none
         self._coming: deque[tuple[int, Iterator[Arrival]]] = deque()  # what comes after them, and when
         self._seats = seats
@@ -121,7 +96,7 @@ class Traffic:
             _, arrivals = self._coming.popleft()
             if self._coming and self._coming[0][0] <= self._loop.now_ns():
                 continue  # the next change has come as well
-            dispatch(self._loop, arrivals, self._origins[None], self._ready, self._start, self._turn)
+            dispatch(self._loop, arrivals, self._origins[None], self._conversations.ready, self._start, self._turn)
         self._dispatcher.ends()
 
     def _run_plan(self) -> None:
@@ -174,6 +149,11 @@ class Traffic:
         if not waiting:
             self.gate.close()
 
+    def _limit(self, sentence: str) -> None:
+        if not self.halted:
+            self.halt()
+            self._on_limit(sentence)
+
     def cancel(self) -> None:
         """Cut whatever still runs."""
         self.halt()
@@ -212,7 +192,7 @@ class Traffic:
                 if self._seats is not None and group.conversations is None:
                     self._seats.follow(partial(self._sit_down, group, origin_ns))
         arrivals = (arrival for arrival in self._plan if stages[arrival.stage].follows == follows)
-        dispatch(self._loop, arrivals, origin_ns, self._ready, self._start, self._turn)
+        dispatch(self._loop, arrivals, origin_ns, self._conversations.ready, self._start, self._turn)
         return sessions
 
     def sender_begins(self) -> None:
@@ -239,16 +219,10 @@ class Traffic:
 
     # --- Arrivals and sessions ---
 
-    def _ready(self, arrival: Arrival) -> _Ready:
-        source = self._sources[arrival.workload]
-        conversation = source.items.conversation(arrival.item)
-        call = source.call(conversation, conversation.turns[0], conversation.before)
-        return _Ready(conversation, call, self._client.prepare(call))
-
-    def _start(self, arrival: Arrival, scheduled_ns: int, ready: _Ready) -> None:
+    def _start(self, arrival: Arrival, scheduled_ns: int, ready: Ready) -> None:
         if self._coming and scheduled_ns >= self._coming[0][0]:
             return  # another rate has taken over
-        self._spawn(self._converse, arrival, arrival.stage, scheduled_ns, ready, _Sender(self))
+        self._spawn(self._conversations.hold, arrival, arrival.stage, scheduled_ns, ready, _Sender(self).ends)
 
     def _sit_down(self, group: Sessions, origin_ns: int, n: int, seat: Seat) -> None:
         """Start a session behind the planned ones: with items of its own, and arrival indexes that no other has."""
@@ -277,7 +251,7 @@ class Traffic:
         failures, n = 0, 0
         arrival = self._plan.conversation(group, session, n)
         while arrival is not None and not left.is_set():
-            ready = self._ready(arrival)
+            ready = self._conversations.ready(arrival)
             # What waits for an answer is due when it is ready: rendering the next prompt is not the server's delay.
             due_ns = max(due_ns, self._loop.now_ns()) if n else due_ns
             if end_ns is not None and due_ns >= end_ns:
@@ -287,7 +261,7 @@ class Traffic:
             stage = self._recorder.timeline.at(due_ns)
             n += 1
             coming = self._plan.conversation(group, session, n)
-            result = self._converse(arrival, stage, due_ns, ready, sender if coming is None else None)
+            result = self._conversations.hold(arrival, stage, due_ns, ready, sender.ends if coming is None else None)
             arrival = coming
             if result is None:
                 return
@@ -301,116 +275,3 @@ class Traffic:
     def _backoff(self, failures: int, jitter: random.Random) -> int:
         pause_ns = min(BACKOFF_NS << min(failures - 1, 10), BACKOFF_MOST_NS)
         return int(pause_ns * jitter.uniform(0.5, 1.5))
-
-    def _sleep(self, until_ns: int) -> None:
-        """Sleep until then, or until halted: nobody is waited for who only rests."""
-        self._halt.wait(until_ns)
-
-    # --- Conversations ---
-
-    def _converse(
-        self, arrival: Arrival, stage: int, scheduled_ns: int, ready: _Ready, sender: "_Sender | None"
-    ) -> Result | None:
-        """Hold one conversation; return its last result, or None where nothing of it was scheduled or a limit ended it.
-
-        `sender` ends when the last turn is scheduled; None where its session goes on.
-        """
-        source, turns = self._sources[arrival.workload], ready.conversation.turns
-        messages = list(ready.conversation.before)
-        call, prepared, due_ns = ready.call, ready.prepared, scheduled_ns
-        scheduled, well = 0, False
-        result: Result | None = None
-        try:
-            for number, turn in enumerate(turns):
-                if result is not None:
-                    call = source.call(ready.conversation, turn, tuple(messages))
-                    prepared = self._client.prepare(call)
-                    due_ns = result.done_ns + turn.think_time_ns
-                    if not self._may_start(due_ns):
-                        break
-                    self._sleep(due_ns)
-                    if not self._may_start(due_ns):
-                        break
-                    stage = self._recorder.timeline.at(due_ns)
-                if self.halted:  # between an arrival's start and its conversation's: it was never scheduled
-                    break
-                hold = self._budget.reserve(call)
-                if isinstance(hold, str):
-                    self._limit(hold)
-                    return None
-                if not scheduled:
-                    self._recorder.count("conversations", arrival.workload, stage)
-                scheduled += 1
-                if sender is not None and scheduled == len(turns):
-                    sender.ends()
-                ticket = Ticket(
-                    id=f"{arrival.index}.{number}", arrival=arrival.index, turn=number, workload=arrival.workload,
-                    stage=stage, item=arrival.item, scheduled_ns=due_ns,
-                )  # fmt: skip
-                reply = self._request(ticket, prepared, hold, source, turn)
-                result = reply.result
-                if result.outcome in FAILED or result.outcome in CENSORED:
-                    return result
-                answer = turn.recorded_answer if turn.recorded_answer is not None else reply.answer or ""
-                messages += [Message("user", turn.text), Message("assistant", answer)]
-            else:
-                well = True
-            return result
-        finally:
-            if sender is not None:
-                sender.ends()
-            self._recorder.conversation_over(arrival.index)
-            if well:
-                self._recorder.count("conversations_done", arrival.workload, stage)
-            elif scheduled and scheduled < len(turns):
-                self._recorder.count("abandoned_turns", arrival.workload, stage, len(turns) - scheduled)
-
-    def _may_start(self, due_ns: int) -> bool:
-        """Tell whether a turn may still be scheduled: none after the window's end."""
-        return not self.halted and self._recorder.timeline.at(due_ns) != self._recorder.drain
-
-    def _limit(self, sentence: str) -> None:
-        if not self.halted:
-            self.halt()
-            self._on_limit(sentence)
-
-    def _request(self, ticket: Ticket, prepared: Any, hold: Hold, source: Source, turn: Turn) -> Reply:
-        """Send one scheduled request when there is a place in flight; it has exactly one outcome, whatever happens."""
-        recorder = self._recorder
-        recorder.count("scheduled", ticket.workload, ticket.stage)
-        try:
-            entered = self.gate.enter()
-        except Cancelled:
-            entered = False
-        if not entered:
-            result = recorder.add(self._dropped(ticket), None)
-            self._budget.settle(hold, result)
-            self._on_result(result)
-            return Reply(result)
-        stream = recorder.open(ticket.workload, ticket.stage, ticket.scheduled_ns)
-        try:
-            reply = self._client.send(ticket, prepared, stream)
-        finally:
-            self.gate.leave()
-        result = self._graded(source, turn, reply)
-        result = recorder.add(result, stream, result.grade)
-        self._budget.settle(hold, result)
-        self._on_result(result)
-        return Reply(result, reply.answer)
-
-    def _graded(self, source: Source, turn: Turn, reply: Reply) -> Result:
-        """Return the result with its answer's grade."""
-        try:
-            long = len(reply.answer or "") > GRADED_HERE
-            found = self._loop.offload(source.grade, turn, reply) if long else source.grade(turn, reply)
-        except Cancelled:  # the run's end cuts what is in flight; this has ended, and is only read
-            found = source.grade(turn, reply)
-        if found is None:
-            return reply.result
-        return msgspec.structs.replace(reply.result, grade=str(found.grade), answer=found.answer)
-
-    def _dropped(self, ticket: Ticket) -> Result:
-        return Result(
-            id=ticket.id, arrival=ticket.arrival, turn=ticket.turn, workload=ticket.workload, stage=ticket.stage,
-            item=ticket.item, scheduled_ns=ticket.scheduled_ns, outcome=Outcome.DROPPED, done_ns=self._loop.now_ns(),
-        )  # fmt: skip

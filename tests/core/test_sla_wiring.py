@@ -458,8 +458,8 @@ class TestFailFast:
         assert not bench.halted
         bench.report(5, 40, 11)
         assert len(bench.halted) == 1
-        assert bench.view.notes == ["stopping: " + bench.collector._reason]
-        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 66 of 240 = 27.5 % missed, 5 % may")
+        (note,) = bench.view.notes
+        assert note.startswith("stopping: `p95(ttft) < 800ms` cannot pass any more: 66 of 240 = 27.5 % missed, 5 % may")
         (found,) = bench.end()
         assert (found.verdict, bench.collector.verdict.code) == ("fail", 1)
 
@@ -471,7 +471,8 @@ class TestFailFast:
         assert not bench.halted
         bench.report(4, 0, 0, ahead=40)
         assert len(bench.halted) == 1
-        assert bench.collector._reason.startswith("`p95(ttft) < 800ms` cannot pass any more: 200 of 200 = 100 % missed, 5 % may")
+        (note,) = bench.view.notes
+        assert note.startswith("stopping: `p95(ttft) < 800ms` cannot pass any more: 200 of 200 = 100 % missed, 5 % may")
         bench.report(5, 40, 30)
         (found,) = bench.end()
         assert (found.n, found.over) == (40, 30), "the verdict counts what ended"
