@@ -224,7 +224,7 @@ class Recorder:
             self._send(result.workload, result.stage, result.sent_ns, result.scheduled_ns)
         if result.streamed and result.first_ns is not None and result.first_ns >= since_ns:
             self._first(result.workload, result.stage, result.first_ns, result.scheduled_ns, result.sent_ns)
-        self.add(result, None)
+        self.add(result, None, result.grade)
 
     def _close(self, result: Result, stream: Stream) -> Result:
         """Fold the rest of an ended stream, stop watching it, and complete its result."""

@@ -465,6 +465,16 @@ def test_replayed_requests_add_only_what_no_snapshot_holds():
         assert {s.metric for s in rec.flip(T0 + 4 * S).series} == {"e2e", "service_e2e"} | present
 
 
+def test_a_replayed_request_keeps_its_grade():
+    """What a lost worker's lines tell counts in the accuracy as what its snapshots told."""
+    rec = recorder()
+    for grade in ("right", "right", "wrong", None):
+        rec.replay(result(grade=grade), T0)
+    assert {name: n for (name, _), n in counters(rec.flip(T0 + S)).items() if name.startswith("grade.")} == {
+        "grade.right": 2, "grade.wrong": 1,
+    }  # fmt: skip
+
+
 WARMTH = [
     pytest.param(Usage(100, 6, 0, 0), "cold", id="nothing"),
     pytest.param(Usage(100, 6, 0, 4), "cold", id="under-a-twentieth"),
