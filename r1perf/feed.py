@@ -1,6 +1,6 @@
 """Give a run's intervals to its sinks: each when it is whole, what comes late alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from r1perf.errors import R1perfError
 from r1perf.sinks import Sink
@@ -17,7 +17,7 @@ class Feed:
     def __init__(self, sinks: Sequence[Sink], on_failure: Callable[[str], None]) -> None:
         self._all, self._on_failure = tuple(sinks), on_failure
         self._sinks = list(sinks)  # that can write
-        self._whole: set[int] = set()  # intervals that the summary holds and the sinks have not been given
+        self._due: dict[int, Interval] = {}  # what the sinks have not been given
         self._given = -1  # the last one that they have
         self._late: dict[int, Interval] = {}  # what came afterwards
 
@@ -31,25 +31,28 @@ class Feed:
         for sink in self._sinks:
             sink.note(sentence)
 
-    def add(self, taken: Snapshot) -> None:
-        """Take a snapshot that the summary has merged."""
-        if taken.k > self._given:
-            self._whole.add(taken.k)
-        else:
+    def add(self, taken: Snapshot, kept: Interval | None) -> None:
+        """Take a snapshot that the summary has merged; `kept` is its interval there, None where the summary has let that go."""
+        if taken.k <= self._given:
             self._late.setdefault(taken.k, Interval(taken.k)).add(taken)
+            return
+        due = self._due.setdefault(taken.k, kept or Interval(taken.k))
+        if taken.worker not in due.health:  # it is not the summary's, which holds it already
+            due.add(taken)
 
     def lose(self, k: int, lost: dict[tuple[str, int], int]) -> None:
         """Take what a dead worker had in flight, by workload and stage."""
         self._late.setdefault(k, Interval(k)).lose(lost)
 
-    def write(self, intervals: Mapping[int, Interval], newest: int, whole: int, *, everything: bool) -> None:
+    def write(self, newest: int, whole: int, *, everything: bool) -> None:
         """Give what is due: all up to `whole`, which every running worker has reported, and what is far behind `newest`."""
         until = newest if everything else max(whole, newest - LATE_INTERVALS)
-        due = sorted(k for k in self._whole if k <= until or everything)
-        late = sorted(k for k in self._late if k <= until or everything)
-        self._whole -= set(due)
-        self._given = max([self._given, *due])
-        for interval in [intervals[k] for k in due] + [self._late.pop(k) for k in late]:
+        due, late = (
+            [waiting.pop(k) for k in sorted(k for k in waiting if k <= until or everything)]
+            for waiting in (self._due, self._late)
+        )
+        self._given = max([self._given, *(interval.k for interval in due)])
+        for interval in due + late:
             for sink in list(self._sinks):
                 try:
                     sink.write(interval)

@@ -1,7 +1,8 @@
 """The command line: one file a command. Exit codes: 0 all well, 1 an SLA clause failed, 2 the command, scenario or target is
-wrong, 3 inconclusive or invalid, 130 interrupted."""
+wrong, 3 inconclusive or invalid, or r1perf itself is at fault, 130 interrupted."""
 
 import sys
+import traceback
 
 import click
 
@@ -65,6 +66,10 @@ def main() -> None:
     except R1perfError as error:
         click.echo(f"r1perf: {error}", err=True)
         code = 2
+    except Exception as error:  # noqa: BLE001 - Python would exit with 1: an SLA clause that failed
+        traceback.print_exception(error)
+        click.echo(f"r1perf: this is a fault of r1perf itself, not of the target: {type(error).__name__}: {error}", err=True)
+        code = 3
     sys.stdout.flush()
     code = code if isinstance(code, int) else 0
     if output.failure is not None:

@@ -12,7 +12,9 @@ import msgspec
 from r1perf import clock, messages, snapshot
 from r1perf.collector.ending import Ending, Verdict
 from r1perf.collector.order import LEAD_NS, Order, differing
-from r1perf.errors import R1perfError
+from r1perf.collector.silence import Silence
+from r1perf.collector.suspicion import Suspicion
+from r1perf.errors import ArchiveError, R1perfError
 from r1perf.feed import Feed
 from r1perf.schedule import live_stage
 from r1perf.sinks import Sink
@@ -23,9 +25,6 @@ from r1perf.summary.cooling import cooled
 from r1perf.summary.limits import exceeded
 
 __all__ = ["LEAD_NS", "Collector", "Order", "Verdict", "View"]
-
-SILENCE_NS = 60_000_000_000
-"""A worker that says nothing for so long, though its process lives, is given up."""
 
 INTERRUPT_DRAIN_NS = 10_000_000_000
 """How long the first Ctrl-C waits for what is in flight; the second does not."""
@@ -59,7 +58,8 @@ class Collector:
         self._noted: set[str] = set()  # what workers say alike is told once
         self._running: set[str] = set()  # have been told to go, and are neither done nor gone
         self._merged: dict[str, int] = {}  # the last interval of each worker
-        self._heard_ns: dict[str, int] = {}
+        self._silence = Silence(int(order.scenario.interval))
+        self._suspicion = Suspicion()
         self._verdict: Verdict | None = None
         self._ending = Ending()
         self._halted = False
@@ -76,20 +76,19 @@ class Collector:
 
     def begin(self) -> None:
         """Give every worker its shard."""
-        now_ns = clock.monotonic_ns()
         for shard, worker in enumerate(self._workers):
-            self._heard_ns[worker] = now_ns
+            self.heard(worker)
             self._send(worker, self._order.assign(worker, shard, len(self._workers)))
 
     # --- What comes ---
 
     def receive(self, worker: str, message: messages.ToCollector) -> None:
         """Take a worker's message; duplicates and messages out of their phase change nothing."""
-        self._heard_ns[worker] = clock.monotonic_ns()
+        self.heard(worker)
         if self._verdict is not None:
             return
         if isinstance(message, messages.Refused):
-            self._refuse(message.sentence)
+            self._take_refused(worker, message.sentence)
         elif isinstance(message, messages.Loading):
             self._view.note(message.sentence)
         elif isinstance(message, messages.Ready):
@@ -98,8 +97,9 @@ class Collector:
             self._merge(worker, message)
         elif isinstance(message, messages.Stopping):
             self._take_stopping(worker, message)
-        elif worker in self._running:
+        elif worker in self._running and self.summary is not None:
             self._running.discard(worker)
+            self.summary.finish(worker)
             self._check_over()
 
     def gone(self, worker: str, how: str) -> None:
@@ -113,8 +113,7 @@ class Collector:
             self._running.discard(worker)
             self._note(f"worker {worker} was lost: {how}")
             self._ending.because(f"worker {worker} was lost: {how}")
-            for taken in recover_worker(self.summary, self._order.folder, worker):
-                self._keep(taken)
+            self._recover(worker)
             if lost := self.summary.losses(worker):
                 self._feed.lose(max(self._merged.values(), default=0), lost)
             self.summary.lose(worker)
@@ -175,14 +174,19 @@ class Collector:
         if self._verdict is None and self.summary is not None:
             self._write(everything=False)
             self._check_limits()
+            self._check_target()
             self._check_clauses()
             self._check_cooldown()
             self._view.show(self.summary, self._phase())
 
-    def silent(self, after_ns: int = SILENCE_NS) -> list[str]:
-        """Return the running workers that have said nothing for too long: whoever owns their processes ends them."""
-        now_ns = clock.monotonic_ns()
-        return [worker for worker in sorted(self._running) if now_ns - self._heard_ns[worker] > after_ns]
+    @property
+    def silence_ns(self) -> int:
+        """Return how long a running worker may say nothing."""
+        return self._silence.limit_ns
+
+    def silent(self) -> list[str]:
+        """Return the running workers that have said nothing for too long: whoever owns their processes looks each second, and ends them."""
+        return self._silence.among(self._running)
 
     def add_fact(self, worker: str, name: str, value: Any) -> None:
         """Add what has been found out of a worker to what `run.json` says of it."""
@@ -195,7 +199,7 @@ class Collector:
 
     def heard(self, worker: str) -> None:
         """Note that a worker lives, whatever it said."""
-        self._heard_ns[worker] = clock.monotonic_ns()
+        self._silence.heard(worker)
 
     def _note(self, sentence: str) -> None:
         """Tell people and sinks."""
@@ -242,11 +246,25 @@ class Collector:
             self.heard(worker)  # it may have been ready, and silent, for long while others loaded
             self._send(worker, messages.Go(t0_ns, calibrations))
 
+    def _take_refused(self, worker: str, sentence: str) -> None:
+        """End the run, which has begun or not, since a worker cannot do its part."""
+        if self.summary is None:
+            self._refuse(sentence)
+        elif worker in self._running:
+            self._ending.failed = True
+            self.gone(worker, sentence)
+            self.stop(sentence)
+
     def _take_stopping(self, worker: str, message: messages.Stopping) -> None:
-        """Take note that a worker ends early; the others end with it."""
-        self._ending.wrong_target |= message.wrong_target
-        self._ending.failed |= message.failed
-        self.stop(f"worker {worker}: {message.reason}" if len(self._workers) > 1 else message.reason)
+        """Take note that a worker ends early; the others end with it. A wrong target is only what this worker suspects."""
+        says = f"worker {worker}: {message.reason}" if len(self._workers) > 1 else message.reason
+        if not message.wrong_target:
+            self._ending.failed |= message.failed
+            self.stop(says)
+        elif self.summary is not None:
+            run = self.summary.run
+            self._suspicion.raised(worker, says, (clock.wall_ns() - run.started_ns) // run.interval_ns)
+            self._check_target()
 
     def _halt(self, drain_ns: int | None) -> None:
         self._halted = True
@@ -269,18 +287,26 @@ class Collector:
             self._merged[worker] = max(taken.k, self._merged.get(worker, -1))
         self._send(worker, messages.Ack(self._merged.get(worker, -1)))
 
+    def _recover(self, worker: str) -> None:
+        """Merge what a lost worker has written and not reported, as far as it can be read."""
+        assert self.summary is not None
+        try:
+            for taken in recover_worker(self.summary, self._order.folder, worker):
+                self._keep(taken)
+        except ArchiveError as error:
+            self._note(str(error))
+
     def _keep(self, taken: snapshot.Snapshot) -> None:
         """Count a merged snapshot for the clauses, and leave it to the sinks."""
+        assert self.summary is not None
         if self._standing is not None:
             self._standing.add(taken)
-        self._feed.add(taken)
+        self._feed.add(taken, self.summary.intervals.get(taken.k))
 
     def _write(self, *, everything: bool) -> None:
         """Give the sinks every interval that all running workers have reported; late data goes alone."""
-        if self.summary is None:
-            return
         newest = max(self._merged.values(), default=-1)
-        self._feed.write(self.summary.intervals, newest, self._whole() if self._running else newest, everything=everything)
+        self._feed.write(newest, self._whole() if self._running else newest, everything=everything)
 
     def _whole(self) -> int:
         """Return the last interval that all running workers have reported; -1 where there is none."""
@@ -299,6 +325,14 @@ class Collector:
         passed = exceeded(self._order.scenario.stop, self.summary)
         if passed is not None:
             self.stop(passed)
+
+    def _check_target(self) -> None:
+        """End a run whose target is wrong: nothing had succeeded on any worker when one was told so."""
+        if self._ending.wrong_target or self.summary is None:
+            return
+        if self._suspicion.confirmed(self.summary, self._running, self._merged) and self._suspicion.says is not None:
+            self._ending.wrong_target = True
+            self.stop(self._suspicion.says)
 
     def _check_clauses(self) -> None:
         """End a run in which a clause cannot pass any more, where it is to fail fast; looked at after each whole interval."""
@@ -320,5 +354,6 @@ class Collector:
     def _check_over(self) -> None:
         if self._running or self.summary is None or self._verdict is not None:
             return
+        self._check_target()
         self._write(everything=True)
         self._verdict = self._ending.verdict(self.summary, self._standing, self._feed)

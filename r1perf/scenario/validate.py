@@ -18,6 +18,9 @@ from r1perf.target import BOUNDS, SEVERAL
 from r1perf.transport.request import header_fault, path_fault
 from r1perf.units import Duration
 
+MOST_INTERVAL = Duration.parse("1m")
+"""A longer interval would show nothing of a run while it goes on, and lose as much with a worker."""
+
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -175,6 +178,8 @@ def _window(scenario: Scenario) -> None:
     for key in ("duration", "warmup", "cooldown", "interval"):
         if getattr(scenario, key) == 0:
             raise ScenarioError(key, "must be greater than 0")
+    if scenario.interval > MOST_INTERVAL:
+        raise ScenarioError("interval", f"must be at most {MOST_INTERVAL}, not {scenario.interval}")
     arrivals = scenario.arrivals
     if isinstance(arrivals, Stages):
         if scenario.requests is not None and any(isinstance(stage, Closed) for stage in arrivals.stages):

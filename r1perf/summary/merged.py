@@ -1,6 +1,6 @@
 """Merge snapshots into a summary that can be asked for any metric, workload and stage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from r1perf.histogram import Counts
 from r1perf.recorder import drain_index
@@ -18,6 +18,7 @@ KEPT_NS = 120_000_000_000
 
 FLOW = frozenset({
     "chunks", "completed", "window_output_tokens", "window_input_tokens", "input_tokens", "cached_tokens", "output_tokens",
+    "untold_output_tokens",
 })  # fmt: skip
 """Counters that are kept interval by interval for the whole run, grades beside them: what throughput and cost are made of."""
 
@@ -49,8 +50,10 @@ class Summary:
         self.elapsed_ns = 0  # how far the run has been merged, from t0
         self.counters: dict[Key, int] = {}
         self.flow: dict[int, dict[Key, int]] = {}  # by interval: counters of FLOW, grades, FIRST_CHUNKS
+        self.per_chunk: Mapping[tuple[str, str], float] | None = None  # where it is a part of a run: see `rates.per_chunk`
         self._levels: dict[int, dict[str, int]] = {}
         self._pending: dict[str, dict[tuple[str, int], int]] = {}  # by worker: due, without an outcome
+        self._finished: set[str] = set()
         self._lost: set[str] = set()
         self._newest = -1
         self._kept = max(KEPT_NS // run.interval_ns, UNFOLDED + 1)
@@ -103,6 +106,10 @@ class Summary:
     def losses(self, worker: str) -> dict[tuple[str, int], int]:
         """Return those requests by workload and stage: what `lose` counts."""
         return {key: n for key, n in self._pending.get(worker, {}).items() if n > 0}
+
+    def finish(self, worker: str) -> None:
+        """Note that a worker has reported all that it will."""
+        self._finished.add(worker)
 
     def lose(self, worker: str) -> int:
         """Count what a dead worker still had due or in flight as `lost`; return how many. Nothing happens the second time."""
@@ -167,6 +174,12 @@ class Summary:
         """Requests in flight or waiting at each worker's latest flip; none on workers that were lost."""
         latest = (self.health[worker][k] for worker, k in self.latest.items() if worker not in self._lost)
         return sum(health.in_flight + health.waiting for health in latest)
+
+    @property
+    def whole(self) -> int:
+        """The last interval that every worker has reported that still measures, or that any has where none does; -1 without one."""
+        measuring = [k for worker, k in self.latest.items() if worker not in self._finished and worker not in self._lost]
+        return min(measuring) if measuring else max(self.latest.values(), default=-1)
 
     @property
     def lost_workers(self) -> list[str]:

@@ -44,9 +44,9 @@ class Recent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recent(summary: Summary, seconds: float = 10) -> Recent:
-    """View the last `seconds`, as far as every worker has reported them."""
+    """View the last `seconds`, as far as every worker that still measures has reported them."""
     interval_ns = summary.run.interval_ns
-    newest = min((k for worker, k in summary.latest.items() if worker not in summary.lost_workers), default=-1)
+    newest = summary.whole
     oldest = newest - max(round(seconds * 1e9 / interval_ns), 1)
     intervals = [interval for k, interval in sorted(summary.intervals.items()) if oldest < k <= newest]
     healths = [(worker, health) for interval in intervals for worker, health in interval.health.items()]

@@ -18,6 +18,7 @@ from r1perf.errors import R1perfError, UsageError
 from r1perf.launch.run import Ran, ordered, ran
 from r1perf.loop.gevent import GeventLoop
 from r1perf.scenario import Scenario, simulated
+from r1perf.scenario.validate import MOST_INTERVAL
 from r1perf.sinks import Sink
 from r1perf.summary import Summary
 from r1perf.swarm import wire
@@ -31,7 +32,7 @@ HELLO_NS = 15_000_000_000
 """How long a worker that Locust lists may take to say hello: it may still be importing."""
 
 PER_WORKER_NS = 10_000_000
-"""What each worker adds to the interval: 100 workers report once a second, 1,000 every ten."""
+"""What each worker adds to the interval, which is `MOST_INTERVAL` at most: 100 workers report once a second, 1,000 every ten."""
 
 LEAD_PER_WORKER_NS = 1_000_000
 """What each worker adds to the time between announcing a moment and that moment."""
@@ -248,6 +249,11 @@ def _open(scenario: Scenario) -> bool:
 
 
 def scaled(scenario: Scenario, workers: int) -> Scenario:
-    """Return the scenario with an interval that lets the master keep up with so many workers."""
-    least = Duration(workers * PER_WORKER_NS)
-    return scenario if scenario.interval >= least else msgspec.structs.replace(scenario, interval=least)
+    """Return the scenario with an interval that lets the master keep up with so many workers; a sink's is never shorter."""
+    least = Duration(min(workers * PER_WORKER_NS, MOST_INTERVAL))
+    if scenario.interval >= least:
+        return scenario
+    sinks, influxdb = scenario.sinks, scenario.sinks.influxdb
+    if influxdb is not None and influxdb.interval < least:
+        sinks = msgspec.structs.replace(sinks, influxdb=msgspec.structs.replace(influxdb, interval=least))
+    return msgspec.structs.replace(scenario, interval=least, sinks=sinks)

@@ -27,14 +27,8 @@ TICK_NS = 200_000_000
 REPEAT_NS = 1_000_000_000
 """How often what was lost is repeated, and the workers' processes are looked at."""
 
-LOST_NS = 45_000_000_000
-"""A worker that has said nothing for so long is lost: before Locust (64 s after its end) starts its users elsewhere."""
-
 ABSENT_NS = 3_000_000_000
 """A worker that has left Locust's list for so long is lost; messages that it sent before may still be on their way."""
-
-PAUSE_NS = 5_000_000_000
-"""A master that was stopped for so long first hears what has come meanwhile."""
 
 TURN_NS = 20_000_000
 """How long messages are merged before others on this loop (heartbeats, the web UI) have their turn."""
@@ -135,16 +129,12 @@ class Relay:
                 self._channels[name].post(wire.encode(wire.Over()))
 
     def _loop_until_verdict(self) -> None:
-        repeat_ns = looked_ns = self._loop.now_ns()
+        repeat_ns = self._loop.now_ns()
         while self._collector.verdict is None:
             self._came.clear()
             if not self._inbox:
                 self._came.wait(self._loop.now_ns() + TICK_NS)
             now_ns = self._loop.now_ns()
-            if now_ns - looked_ns > PAUSE_NS:
-                for name in self._crew:
-                    self._collector.heard(name)
-            looked_ns = now_ns
             self._work()
             if self.summary is not None:
                 self.begun.set()
@@ -248,8 +238,8 @@ class Relay:
                 self._lose(name, "its process has ended")
             elif now_ns - self._absent_ns.get(name, now_ns) > ABSENT_NS:
                 self._lose(name, "it has left the swarm")
-        for name in self._collector.silent(LOST_NS):
-            self._lose(name, f"it has said nothing for {LOST_NS // 10**9} s")
+        for name in self._collector.silent():
+            self._lose(name, f"it has said nothing for {self._collector.silence_ns // 10**9} s")
 
     def _lose(self, name: str, how: str) -> None:
         """Give a worker up; whatever it says from now on is not heard."""

@@ -9,6 +9,7 @@ from r1perf.collector import INTERRUPT_DRAIN_NS, Collector, Order
 from r1perf.datasets.facts import Prompting
 from r1perf.datasets.tokens import Calibration
 from r1perf.errors import ArchiveError
+from r1perf.journal import SnapshotsJournal
 from r1perf.scenario import load, resolved
 from r1perf.schedule import Stage
 from r1perf.snapshot import Counter, Health, Snapshot
@@ -78,19 +79,53 @@ def taken(worker, k, scheduled=0, **outcomes):
     return Snapshot(worker, k, [], counters, HEALTH, [], [])
 
 
+class Waiting:
+    """Lets time pass, second by second, in which a collector looks for silent workers."""
+
+    def __init__(self, monkeypatch):
+        self.now_ns = 0
+        monkeypatch.setattr(clock, "monotonic_ns", lambda: self.now_ns)
+
+    def until(self, bench, second):
+        """Look each second; return who is silent in the last one."""
+        while self.now_ns < second * S:
+            self.now_ns += S
+            silent = bench.collector.silent()
+        return silent
+
+
 def test_a_worker_that_was_ready_long_before_the_others_is_not_taken_for_silent(tmp_path, monkeypatch):
-    now_ns = [0]
-    monkeypatch.setattr(clock, "monotonic_ns", lambda: now_ns[0])
+    waiting = Waiting(monkeypatch)
     bench = Bench(tmp_path, ("0", "1"))
     bench.ready("0")
-    now_ns[0] = 120 * S
+    waiting.until(bench, 120)
     bench.ready("1")
-    assert bench.collector.silent() == []
-    now_ns[0] += 61 * S
+    assert waiting.until(bench, 165) == []
     bench.report("1", taken("1", 0, 1))
-    assert bench.collector.silent() == ["0"]
+    assert waiting.until(bench, 166) == ["0"]
     bench.collector.heard("0")
     assert bench.collector.silent() == []
+
+
+def test_a_collector_that_was_stopped_first_hears_what_has_come_meanwhile(tmp_path, monkeypatch):
+    waiting = Waiting(monkeypatch)
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    waiting.until(bench, 10)
+    waiting.now_ns += 65 * S  # nothing runs meanwhile, and what the workers said waits in their pipes
+    assert bench.collector.silent() == []
+    bench.report("1", taken("1", 0, 1))
+    assert waiting.until(bench, 120) == []
+    assert waiting.until(bench, 121) == ["0", "1"]
+
+
+@pytest.mark.parametrize(("interval", "last"), [("1s", 45), ("10s", 45), ("1m", 180)])
+def test_a_worker_may_be_silent_for_several_intervals(tmp_path, monkeypatch, interval, last):
+    waiting = Waiting(monkeypatch)
+    bench = Bench(tmp_path, interval=interval)
+    bench.ready("0")
+    assert waiting.until(bench, last) == []
+    assert waiting.until(bench, last + 1) == ["0"]
 
 
 def test_it_goes_when_all_are_ready_with_one_t0(tmp_path):
@@ -283,7 +318,6 @@ def test_an_interrupt_before_the_run_ends_it_at_once(tmp_path):
     ("message", "code", "status"),
     [
         pytest.param(messages.Stopping("limit reached"), 3, "finished", id="limit"),
-        pytest.param(messages.Stopping("HTTP 401", wrong_target=True), 2, "finished", id="wrong target"),
         pytest.param(messages.Stopping("disk full", failed=True), 3, "failed", id="disk full"),
     ],
 )
@@ -295,6 +329,119 @@ def test_a_worker_that_stops_ends_the_run_for_all(tmp_path, message, code, statu
     bench.done("0", "1")
     verdict = bench.collector.verdict
     assert (verdict.code, verdict.document.status, verdict.sentence) == (code, status, f"worker 0: {message.reason}")
+
+
+def suspecting(tmp_path, monkeypatch, *workers):
+    """A run 1.5 s after its t0."""
+    monkeypatch.setattr(clock, "wall_ns", lambda: 0)
+    bench = Bench(tmp_path, workers)
+    bench.ready(*workers)
+    monkeypatch.setattr(clock, "wall_ns", lambda: bench.told(messages.Go)[0][1].t0_wall_ns + 3 * S // 2)
+    return bench
+
+
+def suspects(worker):
+    return worker, messages.Stopping("HTTP 404", wrong_target=True)
+
+
+def test_a_wrong_target_is_certain_at_once_where_there_is_one_worker(tmp_path, monkeypatch):
+    bench = suspecting(tmp_path, monkeypatch, "0")
+    bench.collector.receive(*suspects("0"))
+    assert [m.drain_ns for _, m in bench.told(messages.Halt)] == [None]
+    bench.report("0", taken("0", 0, 1, client_error=1))
+    bench.done("0")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.document.status, verdict.sentence) == (2, "finished", "HTTP 404")
+
+
+TARGETS = [
+    # What worker 1 tells in which interval after worker 0 has suspected in interval 1; whether the run is stopped after each.
+    pytest.param([(0, {"ok": 1})], [False], 0, id="succeeded before"),
+    pytest.param([(0, {}), (1, {"truncated": 1})], [False, False], 0, id="succeeded in the same interval"),
+    pytest.param([(0, {}), (1, {"client_error": 1})], [False, True], 2, id="nothing succeeded until then"),
+    pytest.param([(0, {}), None], [False, True], 2, id="suspects too"),
+    pytest.param([(1, {}), (2, {"ok": 1})], [True, True], 2, id="succeeded later"),
+]
+
+
+@pytest.mark.parametrize(("tells", "stopped", "code"), TARGETS)
+def test_a_wrong_target_is_one_where_nothing_had_succeeded_on_any_worker(tmp_path, monkeypatch, tells, stopped, code):
+    bench = suspecting(tmp_path, monkeypatch, "0", "1")
+    bench.collector.receive(*suspects("0"))
+    was = []
+    for told in tells:
+        if told is None:
+            bench.collector.receive(*suspects("1"))
+        else:
+            k, outcomes = told
+            bench.report("1", taken("1", k, sum(outcomes.values()), **outcomes))
+        bench.collector.tick()
+        was.append(bool(bench.told(messages.Halt)))
+    assert was == stopped
+    bench.done("0", "1")
+    assert bench.collector.verdict.code == code
+    assert (bench.collector.verdict.sentence == "worker 0: HTTP 404") is (code == 2)
+
+
+def test_a_wrong_target_is_also_told_where_the_others_end_first(tmp_path, monkeypatch):
+    bench = suspecting(tmp_path, monkeypatch, "0", "1")
+    bench.collector.receive(*suspects("0"))
+    bench.report("0", taken("0", 0, 1, client_error=1))
+    bench.done("1", "0")
+    assert (bench.collector.verdict.code, bench.collector.verdict.sentence) == (2, "worker 0: HTTP 404")
+
+
+def test_a_worker_that_refuses_after_the_run_has_begun_ends_it_in_order(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.collector.receive("0", messages.Refused("snapshots.0 cannot be opened"))
+    bench.collector.gone("0", "its process ended with exit code 0")
+    assert [w for w, _ in bench.told(messages.Halt)] == ["1"]
+    bench.report("1", taken("1", 0, 2, ok=2))
+    bench.done("1")
+    verdict = bench.collector.verdict
+    assert (verdict.code, verdict.document.status) == (3, "failed")
+    assert verdict.sentence == "worker 0 was lost: snapshots.0 cannot be opened"
+    assert bench.sinks[0].document is verdict.document
+
+
+def test_the_only_worker_that_refuses_after_the_run_has_begun_leaves_no_archive_open(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.collector.receive("0", messages.Refused("snapshots.0 cannot be opened"))
+    assert (bench.collector.verdict.code, bench.sinks[0].document.status) == (3, "failed")
+
+
+def test_files_of_a_lost_worker_that_cannot_be_read_do_not_keep_the_run_from_its_end(tmp_path):
+    (tmp_path / "snapshots.0").mkdir()
+    bench = Bench(tmp_path)
+    bench.ready("0")
+    bench.collector.gone("0", "killed by SIGKILL")
+    assert bench.sinks[0].document.status == "failed"
+    assert bench.sinks[0].notes[-1] == f"{tmp_path / 'snapshots.0'} cannot be read: Is a directory"
+
+
+def test_the_sinks_get_every_interval_however_much_of_the_run_is_merged_at_once(tmp_path):
+    """As after the collector was stopped: the summary has let the first intervals go by the time that they are written."""
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("0", *(taken("0", k, 1, ok=1) for k in range(200)))
+    bench.report("1", *(taken("1", k, 10, ok=10) for k in range(200)))
+    bench.done("0", "1")
+    assert bench.sinks[0].intervals == [(k, 11) for k in range(200)]
+
+
+def test_the_sinks_get_what_a_lost_worker_had_only_on_its_disk_once(tmp_path):
+    bench = Bench(tmp_path, ("0", "1"))
+    bench.ready("0", "1")
+    bench.report("1", *(taken("1", k, 10, ok=10) for k in range(10)))
+    with SnapshotsJournal(tmp_path, "0") as journal:
+        for k in range(200):
+            journal.write(snapshot.encode(taken("0", k, 1, ok=1)))
+    bench.collector.gone("0", "killed by SIGKILL")
+    bench.report("1", *(taken("1", k, 10, ok=10) for k in range(10, 200)))
+    bench.done("1")
+    assert bench.sinks[0].intervals == [(k, 11) for k in range(200)]
 
 
 def test_a_sink_that_cannot_write_ends_the_run_in_order(tmp_path):

@@ -1,10 +1,13 @@
 """Every sink gets the end, the archive first: it must be whole before a database is waited for."""
 
-from virtual_run import a_run
+from virtual_run import S, a_run
 
 from r1perf.errors import ArchiveError
 from r1perf.feed import Feed
-from r1perf.summary import Interval, Summary, document
+from r1perf.snapshot import Health, Snapshot
+from r1perf.summary import Summary, document
+
+HEALTH = Health(0, 0, 0, S, 0, 0, 0)
 
 
 class Noting:
@@ -34,8 +37,8 @@ def test_a_sink_that_cannot_write_gets_the_end_alone_and_in_its_turn():
     calls, failures = [], []
     feed = Feed([Noting("archive", calls, full=True), Noting("database", calls)], failures.append)
     for k in range(2):
-        feed._whole.add(k)
-        feed.write({k: Interval(k)}, k, k, everything=False)
+        feed.add(Snapshot("0", k, [], [], HEALTH, [], []), None)
+        feed.write(k, k, everything=False)
     assert feed.close(document(Summary(a_run()))) == "archive cannot be finished"
     assert failures == ["archive is full"]
     assert calls == [

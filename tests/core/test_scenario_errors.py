@@ -199,6 +199,7 @@ RULES = [
     ("sessions", [(POISSON, 'kind = "closed"\nsessions = 100_001')], "`arrivals.sessions`: must be at most 100000, not 100001"),
     ("rate-0", [('"1/s"', '"0/s"')], "`arrivals.rate`: must be greater than 0"),
     ("duration-0", [('"5m"', '"0s"')], "`duration`: must be greater than 0"),
+    ("interval", [('name = "x"', 'name = "x"\ninterval = "70s"')], "`interval`: must be at most 1m, not 1m10s"),
     ("stage-duration-0", [NO_DURATION, ('"1/s"', '"1/s"\nduration = "0s"')], "`arrivals.duration`: must be greater than 0"),
     ("two-durations", [('"1/s"', '"1/s"\nduration = "1m"')], "`arrivals.duration`: says the same as `duration`; give one of the two"),
     ("no-end", [NO_DURATION],

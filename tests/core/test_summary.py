@@ -277,6 +277,21 @@ def test_the_present_reaches_as_far_as_every_worker_has_reported():
     assert recent(summary, 3).scheduled_per_s == 10
 
 
+def test_the_present_goes_on_while_one_worker_still_measures():
+    counters = [Counter("scheduled", "chat", 1, 10)]
+    flying = msgspec.structs.replace(HEALTH, in_flight=7)
+    summary = merged(
+        *(snapshot(k, health=flying, counters=counters) for k in range(200)), snapshot(4, worker="1"), snapshot(5, worker="2")
+    )
+    summary.finish("1")
+    assert recent(summary).elapsed_ns == 200 * S
+    assert recent(summary).in_flight == 0  # of interval 5: worker 2 may still tell
+    summary.finish("2")
+    assert (recent(summary, 3).scheduled_per_s, recent(summary).in_flight, summary.in_flight) == (10, 7, 7)
+    summary.finish("0")
+    assert recent(summary, 3).scheduled_per_s == 10
+
+
 def test_nothing_yet_is_not_zero_latency():
     now = recent(Summary(a_run()))
     assert (now.ttft_p50, now.itl_p50, now.cpu, now.seconds, now.sent_per_s) == (None, None, None, 0.0, 0.0)
@@ -385,6 +400,10 @@ GROUNDS = {
         run_of(health(loop_lag_max_ns=25 * MS)),
         "worker 0 stood still for 2.5% of the judged window (stalls over 10 ms; bound 1%)",
     ),
+    "lags": (
+        run_of(health(loop_lag_max_ns=40 * MS, stalled_ns=200 * MS)),
+        "worker 0 stood still for 20.0% of the judged window (stalls over 10 ms; bound 1%)",
+    ),
     "clock": (run_of(clock_step_ns=-2 * S), "the wall clock of worker 0 moved by -2000 ms during the run"),
     "early": (
         [snapshot(series=[series("schedule_delay", [-3, 5])])],
@@ -411,6 +430,7 @@ FINE = {
     "cpu-high-in-warmup": [snapshot(k, health=health(cpu_ns=S if k < 5 else 0)) for k in range(40)],
     "one-busy-second": [snapshot(k, health=health(cpu_ns=S if k == 20 else 0)) for k in range(40)],
     "small-lags": run_of(health(loop_lag_max_ns=9 * MS)),
+    "small-lags-told": run_of(health(loop_lag_max_ns=9 * MS, stalled_ns=0)),
     "many-small-lags-and-one-stall": [
         snapshot(k, health=health(loop_lag_max_ns=(300 if k == 20 else 9) * MS)) for k in range(40)
     ],

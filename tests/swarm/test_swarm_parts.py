@@ -24,6 +24,7 @@ from r1perf.errors import UsageError
 from r1perf.loop.sim import SimLoop
 from r1perf.result import Outcome, Result
 from r1perf.scenario import load, shipped
+from r1perf.scenario.validate import validate
 from r1perf.swarm import options, wire
 from r1perf.swarm.address import address
 from r1perf.swarm.dispatcher import dispatcher
@@ -417,11 +418,18 @@ def test_wrong_options_are_one_sentence():
         options.scenario_of(given_options(r1_scenario="nothing"), None)
 
 
-@pytest.mark.parametrize(("workers", "is_"), [(1, "1s"), (100, "1s"), (250, "2.5s"), (1000, "10s")])
+@pytest.mark.parametrize(("workers", "is_"), [(1, "1s"), (100, "1s"), (250, "2.5s"), (1000, "10s"), (9000, "1m")])
 def test_the_interval_grows_with_the_workers(workers, is_):
     assert scaled(load("smoke"), workers).interval == Duration.parse(is_)
-    slow = load("smoke", ["interval=30s"])
+    slow = load("smoke", ["interval=1m"])
     assert scaled(slow, workers) is slow
+
+
+@pytest.mark.parametrize(("workers", "asked", "is_"), [(1000, "10s", "10s"), (2000, "10s", "20s"), (2000, "1m", "1m")])
+def test_a_sinks_interval_grows_with_that_of_the_run(workers, asked, is_):
+    grown = scaled(load("smoke", [f"sinks.influxdb.interval={asked}"]), workers)
+    assert grown.sinks.influxdb.interval == Duration.parse(is_)
+    validate(grown)  # as every worker does
 
 
 def test_nothing_listens_beyond_this_machine_and_no_option_may_be_a_secret():
