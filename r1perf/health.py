@@ -11,12 +11,17 @@ PROBE_NS = 20_000_000
 """How often the loop's lateness is probed; a stall of more than this is always seen."""
 
 
+STALL_NS = 10_000_000
+"""A loop that is later for a timer than this stood still."""
+
+
 class Reading(msgspec.Struct, frozen=True):
     """One interval's readings."""
 
     cpu_ns: int
     wall_ns: int
     loop_lag_max_ns: int
+    stalled_ns: int  # the sum of all lags over STALL_NS
     rss_bytes: int
     clock_step_ns: int  # how far the wall clock has moved against the monotonic one since the start
 
@@ -29,7 +34,7 @@ class Health:
         self._offset_ns = wall_offset_ns
         self._cpu_ns = clock.cpu_ns()
         self._at_ns = loop.now_ns()
-        self._lag_max_ns = 0
+        self._lag_max_ns = self._stalled_ns = 0
         self._task = loop.spawn(self._probe)
 
     def read(self) -> Reading:
@@ -39,10 +44,11 @@ class Health:
             cpu_ns=cpu_ns - self._cpu_ns,
             wall_ns=now_ns - self._at_ns,
             loop_lag_max_ns=self._lag_max_ns,
+            stalled_ns=self._stalled_ns,
             rss_bytes=rss_bytes(),
             clock_step_ns=clock.wall_offset_ns() - self._offset_ns,
         )
-        self._cpu_ns, self._at_ns, self._lag_max_ns = cpu_ns, now_ns, 0
+        self._cpu_ns, self._at_ns, self._lag_max_ns, self._stalled_ns = cpu_ns, now_ns, 0, 0
         return reading
 
     def close(self) -> None:
@@ -53,7 +59,10 @@ class Health:
         while True:
             due_ns = self._loop.now_ns() + PROBE_NS
             self._loop.sleep_until(due_ns)
-            self._lag_max_ns = max(self._lag_max_ns, self._loop.now_ns() - due_ns)
+            lag_ns = self._loop.now_ns() - due_ns
+            self._lag_max_ns = max(self._lag_max_ns, lag_ns)
+            if lag_ns > STALL_NS:
+                self._stalled_ns += lag_ns
 
 
 def rss_bytes() -> int:

@@ -47,6 +47,7 @@ class Health(msgspec.Struct, frozen=True, array_like=True):
     loop_lag_max_ns: int  # the longest that the loop was late for a timer
     delay_max_ns: int  # the longest schedule delay
     rss_bytes: int
+    stalled_ns: int | None = None  # for how long it stood still in all (`health.STALL_NS`); None: not told, as by early archives
 
 
 class Snapshot(msgspec.Struct, frozen=True):

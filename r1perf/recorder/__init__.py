@@ -169,7 +169,7 @@ class Recorder:
 
     def flip(
         self, end_ns: int, *, waiting: int = 0, cpu_ns: int = 0, wall_ns: int | None = None, loop_lag_max_ns: int = 0,
-        rss_bytes: int = 0, clock_step_ns: int = 0, last: bool = False,
+        stalled_ns: int | None = None, rss_bytes: int = 0, clock_step_ns: int = 0, last: bool = False,
     ) -> Snapshot:  # fmt: skip
         """End the interval that ends at `end_ns` and return what happened in it.
 
@@ -194,6 +194,7 @@ class Recorder:
             loop_lag_max_ns=loop_lag_max_ns,
             delay_max_ns=self._delay_max_ns,
             rss_bytes=rss_bytes,
+            stalled_ns=stalled_ns,
         )
         snapshot = Snapshot(
             worker=self._worker,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from r1perf.health import STALL_NS
 from r1perf.result import Outcome
 from r1perf.snapshot import Health
 from r1perf.summary.merged import ALL, Summary
@@ -16,8 +17,7 @@ CPU = 0.90
 CPU_INTERVALS = 20
 """A worker may use 90 % of a core, on average and (from 20 intervals on) in 95 % of the intervals."""
 
-LAG_NS = 10_000_000
-LAG_SHARE = 0.01
+STALLED_SHARE = 0.01
 """Stalls of the loop over 10 ms may take up 1 % of the window: beyond that they reach into every p99."""
 
 CLOCK_STEP_NS = 50_000_000
@@ -85,13 +85,20 @@ def _machine(summary: Summary) -> Iterator[str]:
             yield f"worker {worker} used {mean:.0%} of a core (bound {CPU:.0%}): it was the bottleneck"
         elif len(healths) >= CPU_INTERVALS and p95 > CPU:
             yield f"worker {worker} used {p95:.0%} of a core or more in one interval of 20 (bound {CPU:.0%}): it was the bottleneck"
-        stalled_ns = sum(health.loop_lag_max_ns for health in healths if health.loop_lag_max_ns > LAG_NS)
-        if stalled_ns > LAG_SHARE * wall_ns:
+        stalled_ns = sum(map(_stalled_ns, healths))
+        if stalled_ns > STALLED_SHARE * wall_ns:
             share = stalled_ns / wall_ns
-            yield f"worker {worker} stood still for {share:.1%} of the judged window (stalls over 10 ms; bound {LAG_SHARE:.0%})"
+            yield f"worker {worker} stood still for {share:.1%} of the judged window (stalls over 10 ms; bound {STALLED_SHARE:.0%})"
     for worker, step_ns in sorted(summary.clock_step_ns.items()):
         if abs(step_ns) > CLOCK_STEP_NS:
             yield f"the wall clock of worker {worker} moved by {step_ns / 1e6:+.0f} ms during the run"
+
+
+def _stalled_ns(health: Health) -> int:
+    """Return how long a loop stood still in an interval; of an archive that does not tell only its longest stall is known."""
+    if health.stalled_ns is not None:
+        return health.stalled_ns
+    return health.loop_lag_max_ns if health.loop_lag_max_ns > STALL_NS else 0
 
 
 def _counts(summary: Summary) -> Iterator[str]:
