@@ -111,6 +111,30 @@ class SnapshotsJournal(Appender):
         self.append(_LENGTH.pack(len(encoded)) + encoded)
 
 
+class Journals:
+    """A worker's two files, open to be written; raises ArchiveError where one cannot be opened."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        self.requests = RequestsJournal(folder, worker)
+        try:
+            self.snapshots = SnapshotsJournal(folder, worker)
+        except ArchiveError:
+            self.requests.close()
+            raise
+
+    def flush(self) -> None:
+        """Hand what waits in either to the operating system; see `Appender`."""
+        self.requests.flush()
+        self.snapshots.flush()
+
+    def close(self) -> None:
+        """Flush and close both, whatever becomes of the first."""
+        try:
+            self.requests.close()
+        finally:
+            self.snapshots.close()
+
+
 def read_requests(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Result]:
     """Go through the results of a file, in the order in which they ended."""
     with _opened(path) as file:

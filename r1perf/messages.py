@@ -5,7 +5,7 @@ collector                       worker
             <-  Loading ...             how far large files are
             <-  Ready | Refused         the first shard's worker has calibrated made texts meanwhile
     Go      ->                          t0 has been announced; all take these calibrations
-            <-  Report ...              one outstanding at a time, with all that is not yet acknowledged
+            <-  Report ...              one outstanding at a time, with the first of what is not yet acknowledged
     Ack     ->
     Live    ->                          another rate from a moment on (open loop, from the web UI)
     Halt    ->                          no new arrivals; drain
@@ -79,7 +79,7 @@ class Live(msgspec.Struct, frozen=True, tag=True):
 
 
 class Report(msgspec.Struct, frozen=True, tag=True):
-    """Hand over every snapshot (encoded) that is not yet acknowledged, in order."""
+    """Hand over the first snapshots (encoded) that are not yet acknowledged, in order."""
 
     snapshots: list[bytes]
 

@@ -1,27 +1,22 @@
 """The measured part of a worker: one shard's traffic, its flips and reports, between t0 and the end.
 
-Beside the dispatcher and the conversations (`traffic`), a task flips the recorder once an interval and reports, and another writes
-what has ended. Files are written on a thread, so that no disk delays a timestamp.
+Beside the dispatcher and the conversations (`traffic`), a task flips the recorder once an interval, and another writes what has
+ended and reports the snapshots that are on disk. Files are written on a thread, so that no disk delays a timestamp or a flip.
 """
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
 
 from r1perf import messages, snapshot
-from r1perf.dispatch import Gate
 from r1perf.errors import ArchiveError
+from r1perf.handover import Handover, Link
 from r1perf.health import Health
-from r1perf.journal import RequestsJournal, SnapshotsJournal
+from r1perf.journal import Journals
 from r1perf.loop import Loop
 from r1perf.recorder import Recorder
 from r1perf.result import FAILED, Outcome, Result
 from r1perf.seats import Seats
 from r1perf.setup import Setup
 from r1perf.traffic import Traffic
-
-RESEND_NS = 5_000_000_000
-"""A report that was not acknowledged for so long is sent again; the collector merges each snapshot once."""
 
 TERMINATED_DRAIN_NS = 10_000_000_000
 """How long a worker that is asked to end by a signal waits for what is in flight."""
@@ -33,16 +28,6 @@ WRONG_TARGET = frozenset({401, 403, 404})
 """Statuses that say, where nothing has succeeded yet, that the target is wrong rather than overloaded."""
 
 
-class Link(Protocol):
-    """The way to the collector."""
-
-    def send(self, message: messages.ToCollector) -> None:
-        """Send without waiting."""
-
-    def receive(self) -> "messages.ToWorker | None":
-        """Wait for the next message; None when the collector is gone."""
-
-
 class Shard:
     """Carries a shard out and reports it; `run()` returns when all is reported, or nobody is left to report to."""
 
@@ -52,16 +37,14 @@ class Shard:
         link: Link,
         assign: messages.Assign,
         setup: Setup,
+        journals: Journals,
         t0_ns: int,
         wall_offset_ns: int,
         on_result: Callable[[Result], None],
         seats: Seats | None,
     ) -> None:
         self._loop, self._link, self._setup, self._t0_ns, self._told = loop, link, setup, t0_ns, on_result
-        self._interval_ns = assign.interval_ns
-        folder = Path(assign.folder)
-        self._requests = RequestsJournal(folder, assign.worker)
-        self._snapshots = SnapshotsJournal(folder, assign.worker)
+        self._interval_ns, self._journals = assign.interval_ns, journals
         self._recorder = Recorder(assign.worker, setup.plan.stages, t0_ns, assign.interval_ns, setup.record_chunks, setup.tallies)
         self._traffic = Traffic(
             loop,
@@ -85,25 +68,26 @@ class Shard:
         self._orphaned = False
         self._started = loop.event()  # nothing is left to be started
         self._ended = loop.event()  # every request has an outcome
-        self._heard = loop.event()  # an acknowledgement has come, or never will
-        self._unacknowledged: list[tuple[int, bytes]] = []
-        self._resend_ns = 0  # when the outstanding report is sent again; 0: none is outstanding
+        self._handover = Handover(loop, link)
         self._snapshot_count = 0
-        self._disk = Gate(loop, 1)  # one thread writes at a time
+        self._flipped: list[tuple[int, bytes]] = []  # snapshots that are not on disk yet
+        self._all_flipped = False
         self._unwritten = loop.event()
 
     def run(self) -> None:
         """Measure until all is reported, or nobody is left to report to."""
         flips = self._loop.spawn(self._flip_all)
-        writing = self._loop.spawn(self._write_results)
+        writing = self._loop.spawn(self._write_all)
         self._loop.spawn(self._start_all)
         self._started.wait()
         self._bound(self._setup.drain_ns)
         self._drain()
         self._ended.set()
         flips.join()
-        self._disk.enter()  # no thread writes while the files are closed
-        writing.cancel()
+        self._all_flipped = True
+        self._unwritten.set()
+        writing.join()
+        self._handover.settle()
         self._health.close()
         self._close_files()
         if not self._orphaned:
@@ -124,6 +108,10 @@ class Shard:
         self._traffic.halt(waiting=waiting)
         self._started.set()
 
+    def acknowledged(self, k: int) -> None:
+        """Take note that the collector has merged all up to interval `k`."""
+        self._handover.acknowledged(k)
+
     def live(self, change: messages.Live) -> None:
         """Leave the schedule for arrivals at another rate; one that comes when nothing is started any more changes nothing."""
         if not self._started.is_set():
@@ -132,7 +120,7 @@ class Shard:
     def orphaned(self) -> None:
         """End at once: the collector is gone. What was measured is on disk."""
         self._orphaned = True
-        self._heard.set()
+        self._handover.give_up()
         self.halt(0)
 
     def _bound(self, drain_ns: int | None) -> None:
@@ -159,7 +147,7 @@ class Shard:
     # --- Results ---
 
     def _on_result(self, result: Result) -> None:
-        self._requests.write(result)
+        self._journals.requests.write(result)
         self._unwritten.set()
         self._told(result)
         if result.outcome in FAILED:
@@ -177,17 +165,13 @@ class Shard:
     # --- Intervals ---
 
     def _flip_all(self) -> None:
-        k, ended = 0, False
-        while not ended:
+        k, last = 0, False
+        while not last:
             end_ns = self._t0_ns + (k + 1) * self._interval_ns
-            ended = self._ended.wait(end_ns)
-            # An interval ends on its boundary; the very last one when the last request has.
-            self._flip(min(end_ns, self._loop.now_ns() + 1) if ended else end_ns, last=ended)
+            # An interval ends on its boundary, however late it is flipped; the very last one when the last request has.
+            last = self._ended.wait(end_ns) and self._loop.now_ns() < end_ns
+            self._flip(self._loop.now_ns() + 1 if last else end_ns, last=last)
             k += 1
-        while self._unacknowledged and not self._orphaned:
-            self._heard.clear()
-            self._report()
-            self._heard.wait(self._loop.now_ns() + RESEND_NS)
 
     def _flip(self, end_ns: int, *, last: bool) -> None:
         reading = self._health.read()
@@ -197,59 +181,41 @@ class Shard:
             cpu_ns=reading.cpu_ns,
             wall_ns=reading.wall_ns,
             loop_lag_max_ns=reading.loop_lag_max_ns,
+            stalled_ns=reading.stalled_ns,
             rss_bytes=reading.rss_bytes,
             clock_step_ns=reading.clock_step_ns,
             last=last,
         )
         encoded = snapshot.encode(taken)
         self._snapshot_count += 1
-        self._snapshots.write(encoded)
-        self._flush()
-        self._unacknowledged.append((taken.k, encoded))
-        self._report()
+        self._flipped.append((taken.k, encoded))
+        self._unwritten.set()
 
     # --- Files ---
 
-    def _write_results(self) -> None:
-        """Write ended requests as soon as a thread is free for it: what has ended survives a killed process."""
-        while True:
+    def _write_all(self) -> None:
+        """Write what waits as soon as a thread is free for it, and report the snapshots among it.
+
+        What has ended survives a killed process; a snapshot is on disk before the collector has it, unless the disk is full.
+        """
+        while not self._all_flipped or self._flipped:
             self._unwritten.wait()
             self._unwritten.clear()
+            flipped, self._flipped = self._flipped, []
+            for _, encoded in flipped:  # not while a thread writes: every request that one counts is on disk before it
+                self._journals.snapshots.write(encoded)
             self._flush()
+            self._handover.add(flipped)
 
     def _flush(self) -> None:
-        """Write what waits, on a thread; a full disk ends the run in order."""
-        self._disk.enter()
+        """Write on a thread; a full disk ends the run in order."""
         try:
-            self._loop.offload(self._flush_files)
+            self._loop.offload(self._journals.flush)
         except ArchiveError as error:
             self.stop(str(error), failed=True, drain_ns=TERMINATED_DRAIN_NS)
-        finally:
-            self._disk.leave()
-
-    def _flush_files(self) -> None:
-        self._requests.flush()
-        self._snapshots.flush()
 
     def _close_files(self) -> None:
-        for journal in (self._requests, self._snapshots):
-            try:
-                journal.close()
-            except ArchiveError as error:
-                self.stop(str(error), failed=True)
-
-    # --- Reports ---
-
-    def _report(self) -> None:
-        """Send what is not acknowledged, unless a report is outstanding that may still be."""
-        now_ns = self._loop.now_ns()
-        if self._unacknowledged and now_ns >= self._resend_ns:
-            self._resend_ns = now_ns + RESEND_NS
-            self._link.send(messages.Report([encoded for _, encoded in self._unacknowledged]))
-
-    def acknowledged(self, k: int) -> None:
-        """Forget what is merged; send what has come since."""
-        self._unacknowledged = [(own, encoded) for own, encoded in self._unacknowledged if own > k]
-        self._resend_ns = 0
-        self._report()
-        self._heard.set()
+        try:
+            self._journals.close()
+        except ArchiveError as error:
+            self.stop(str(error), failed=True)

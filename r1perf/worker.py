@@ -7,14 +7,17 @@ import os
 import platform
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from r1perf import clock, messages
 from r1perf.errors import ArchiveError, R1perfError
+from r1perf.handover import Link
+from r1perf.journal import Journals
 from r1perf.loop import Loop
 from r1perf.result import Result
 from r1perf.seats import Seats
 from r1perf.setup import Setup, set_up
-from r1perf.shard import TERMINATED_DRAIN_NS, Link, Shard
+from r1perf.shard import TERMINATED_DRAIN_NS, Shard
 
 
 class Worker:
@@ -48,38 +51,52 @@ class Worker:
         assign = self._link.receive()
         if not isinstance(assign, messages.Assign):
             return
-        wall_offset_ns = clock.wall_offset_ns()
         try:
             setup = set_up(self._loop, assign, lambda sentence: self._link.send(messages.Loading(sentence)))
         except R1perfError as error:
             self._link.send(messages.Refused(str(error)))
             return
         try:
-            self._link.send(
-                messages.Ready(
-                    digest=setup.digest,
-                    wall_offset_ns=wall_offset_ns,
-                    pid=os.getpid(),
-                    host=platform.node(),
-                    stages=setup.plan.stages,
-                    notes=setup.notes,
-                    prompting=dict(setup.prompting),
-                    planned=setup.planned,
-                )
-            )
-            go = self._link.receive()
-            if isinstance(go, messages.Go):
-                self._measure(assign, setup.calibrated(go.calibrations), go.t0_wall_ns - wall_offset_ns, wall_offset_ns)
+            self._take_part(assign, setup)
         finally:
             setup.client.close()
 
-    def _measure(self, assign: messages.Assign, setup: Setup, t0_ns: int, wall_offset_ns: int) -> None:
+    def _take_part(self, assign: messages.Assign, setup: Setup) -> None:
+        """Say that all is ready, and measure once told to."""
         try:
-            seats = self.seats if assign.users else None
-            shard = self._shard = Shard(self._loop, self._link, assign, setup, t0_ns, wall_offset_ns, self._on_result, seats)
+            journals = Journals(Path(assign.folder), assign.worker)  # what could refuse a run does so before it begins
         except ArchiveError as error:
             self._link.send(messages.Refused(str(error)))
             return
+        wall_offset_ns = clock.wall_offset_ns()  # as late as can be: the loading may have taken long, and the clock been set
+        self._link.send(
+            messages.Ready(
+                digest=setup.digest,
+                wall_offset_ns=wall_offset_ns,
+                pid=os.getpid(),
+                host=platform.node(),
+                stages=setup.plan.stages,
+                notes=setup.notes,
+                prompting=dict(setup.prompting),
+                planned=setup.planned,
+            )
+        )
+        go = self._link.receive()
+        if not isinstance(go, messages.Go):
+            journals.close()
+            return
+        seats = self.seats if assign.users else None
+        shard = self._shard = Shard(
+            self._loop,
+            self._link,
+            assign,
+            setup.calibrated(go.calibrations),
+            journals,
+            go.t0_wall_ns - wall_offset_ns,
+            wall_offset_ns,
+            self._on_result,
+            seats,
+        )
         if self._terminated.is_set():
             self.terminate()
         listener = self._loop.spawn(self._listen, shard)

@@ -39,6 +39,11 @@ class PipeLink:
         self._unsent += frame(messages.encode(message))
         self._write()
 
+    @property
+    def unsent(self) -> bool:
+        """Tell whether the pipe has not taken all yet; what it takes is not lost."""
+        return bool(self._unsent)
+
     def receive(self) -> "messages.ToWorker | None":
         """Wait for the next message; None when the collector is gone."""
         while not self._inbox:

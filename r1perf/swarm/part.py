@@ -106,6 +106,11 @@ class Part:
         else:
             self.channel.send(body)
 
+    @property
+    def unsent(self) -> bool:
+        """Say that nothing waits on this side: what is sent may be lost."""
+        return False
+
     def receive(self) -> "messages.ToWorker | None":
         """Wait for the next message; None when the master is gone, or has ended the run."""
         while not self._inbox:

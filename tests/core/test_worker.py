@@ -12,8 +12,9 @@ from r1perf.datasets.facts import Prompting
 from r1perf.datasets.prompts import Prompts
 from r1perf.datasets.synthetic import Synthetic
 from r1perf.datasets.tokens import Calibration
-from r1perf.errors import TargetError, UsageError
-from r1perf.journal import read_requests, read_snapshots
+from r1perf.errors import ArchiveError, TargetError, UsageError
+from r1perf.handover import REPORT_BYTES, Handover
+from r1perf.journal import Appender, read_requests, read_snapshots
 from r1perf.loop.sim import SimLoop
 from r1perf.result import Outcome
 from r1perf.schedule import Share, plan
@@ -38,6 +39,7 @@ class Collector:
         self.loop, self.delays_ms = loop, list(delays_ms)
         self.inbox, self.came, self.sent, self.merged = [], loop.event(), [], {}
         self.gone = False
+        self.unsent = False
 
     def say(self, message):
         self.inbox.append(message)
@@ -72,8 +74,9 @@ def worker_of(tmp_path, monkeypatch):
     monkeypatch.setattr(clock, "wall_offset_ns", lambda: 0)
 
     def run(
-        seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, users=False, **more
-    ):
+        seconds=3.0, *, delays_ms=(), client=None, talks=None, meanwhile=None, calibrations=None, scheme=None, users=False,
+        load=lambda setup: setup, **more
+    ):  # fmt: skip
         """Run a worker to its end; `meanwhile(worker, collector, sleep_ms)` is a task beside it, `scheme` a plan other than 10/s."""
         loop = SimLoop(start_ns=T0 - S)
         collector = Collector(loop, delays_ms)
@@ -86,7 +89,7 @@ def worker_of(tmp_path, monkeypatch):
             plan=scheme, sources={"w": source, "c": source}, client=fake, digest="d", notes=(), seed=1, record_chunks=False,
             **({"max_in_flight": 100, "budget": Budget(Limits(), Price()), "drain_ns": None, "stop_errors": None} | more),
         )  # fmt: skip
-        monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign, told: setup)
+        monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign, told: load(setup))
         worker = Worker(loop, collector)
         collector.client = fake
         collector.say(messages.Assign(**ASSIGN, folder=str(tmp_path), interval_ns=S, users=users))
@@ -110,7 +113,11 @@ def work(tmp_path, monkeypatch):
 
 
 def counted(collector, name):
-    return sum(counter.n for one in collector.merged.values() for counter in one.counters if counter.name == name)
+    return sum(counted_in(one, name) for one in collector.merged.values())
+
+
+def counted_in(taken, name):
+    return sum(counter.n for counter in taken.counters if counter.name == name)
 
 
 def test_it_says_ready_reports_every_second_and_is_done(work, tmp_path):
@@ -151,6 +158,148 @@ def test_late_and_lost_acknowledgements_lose_nothing_and_the_worker_ends(tmp_pat
     )
     assert isinstance(collector.sent[-1][1], messages.Done)
     assert sorted(collector.merged) == [one.k for one in read_snapshots(folder / "snapshots.0")]
+
+
+def test_a_slow_disk_delays_no_flip_and_loses_no_end_of_a_stage(work, monkeypatch, tmp_path):
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(4200)
+        offload = worker._loop.offload
+        monkeypatch.setattr(worker._loop, "offload", lambda run: (sleep_ms(8700), offload(run)))
+
+    # The last of 16 requests is due, and the stage over, at 7.5 s; the disk stalls from 4.5 s on for 4.2 s.
+    collector = work(scheme=plan(ONE, Constant(rate=Rate(2.0)), seed=1, requests=16), meanwhile=meanwhile)
+    assert [end for one in collector.merged.values() for end in one.ended] == [(0, 7_500 * MS)]
+    assert [counted_in(one, "scheduled") for _, one in sorted(collector.merged.items())] == [2] * 8
+    assert [one.health.wall_ns for _, one in sorted(collector.merged.items())][1:7] == [S] * 6
+    assert [round(at) for at, message in collector.sent if isinstance(message, messages.Report)][:5] == [
+        1000,
+        2000,
+        3000,
+        4000,
+        8700,
+    ]
+    assert [one.k for one in read_snapshots(tmp_path / "snapshots.0")] == list(range(8))
+
+
+def test_a_report_is_sent_when_its_snapshots_are_on_disk(work, tmp_path):
+    told = []
+
+    def meanwhile(worker, collector, sleep_ms):
+        send = worker._shard._link.send
+
+        def sent(message):
+            if isinstance(message, messages.Report):
+                on_disk = [snapshot.encode(one) for one in read_snapshots(tmp_path / "snapshots.0")]
+                told.append(all(encoded in on_disk for encoded in message.snapshots))
+            send(message)
+
+        worker._shard._link.send = sent
+
+    work(3.0, meanwhile=meanwhile)
+    assert told == [True] * 4
+
+
+def test_requests_are_on_disk_before_the_snapshot_that_counts_them(work, monkeypatch):
+    """Also those that end, and are counted, while the disk writes."""
+    seen, loops, flush = [], [], Appender.flush
+
+    def slow(self):
+        flush(self)
+        if self.path.name == "requests.0.jsonl":
+            loops[0].sleep_until(loops[0].now_ns() + 1500 * MS)
+        else:
+            lines = len(list(read_requests(self.path.parent / "requests.0.jsonl")))
+            seen.append((sum(counted_in(one, "outcome.ok") for one in read_snapshots(self.path)), lines))
+
+    monkeypatch.setattr(Appender, "flush", slow)
+    work(4.0, meanwhile=lambda worker, collector, sleep_ms: loops.append(worker._loop))
+    assert all(counted <= lines for counted, lines in seen)
+    assert seen[-1] == (40, 40)
+
+
+def test_a_run_that_ends_on_a_boundary_tells_the_end_of_its_stage(work):
+    scheme = plan(ONE, Constant(rate=Rate(1.0)), seed=1, duration=Duration.seconds(2))
+    collector = work(client={"service_ms": 1000}, scheme=scheme)
+    assert collector.ended_ms == 2000
+    assert [end for one in collector.merged.values() for end in one.ended] == [(0, 2 * S)]
+
+
+def test_a_process_that_stood_still_at_the_end_leaves_no_interval_out(work):
+    def meanwhile(worker, collector, sleep_ms):
+        send = collector.client.send
+
+        def slow(ticket, call, stream):
+            reply = send(ticket, call, stream)
+            if ticket.id == "2.0":
+                worker._loop.advance(3 * S)
+            return reply
+
+        collector.client.send = slow
+
+    collector = work(3.0, scheme=plan(ONE, Constant(rate=Rate(1.0)), seed=1, duration=Duration.seconds(3)), meanwhile=meanwhile)
+    assert collector.ended_ms == 5100
+    assert sorted(collector.merged) == list(range(6))
+
+
+@pytest.mark.parametrize("unsent", [True, False])
+def test_what_nobody_acknowledges_is_not_sent_again_and_again(work, unsent):
+    """A collector is paused for an hour: what waits on this side needs no repeating, and what may be lost goes in small parts."""
+
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(1500)
+        collector.unsent = unsent
+        sleep_ms(3_600_000)
+        collector.unsent = False
+        collector.delays_ms = []
+
+    scheme = plan(ONE, Constant(rate=Rate(1 / 8)), seed=1, requests=500)
+    collector = work(scheme=scheme, delays_ms=[None] * 10**6, meanwhile=meanwhile)
+    reports = [(at, message.snapshots) for at, message in collector.sent if isinstance(message, messages.Report)]
+    paused = [snapshots for at, snapshots in reports if at < 3_600_000]
+    assert len(paused) == (1 if unsent else 720)
+    assert max(sum(map(len, snapshots)) for _, snapshots in reports) <= REPORT_BYTES
+    assert sorted(collector.merged) == list(range(collector.sent_of(messages.Done)[0].snapshots))
+
+
+def test_a_snapshot_larger_than_a_report_goes_alone():
+    loop = SimLoop()
+    collector = Collector(loop)
+    handover = Handover(loop, collector)
+    loop.run(lambda: handover.add([(0, b"x" * (REPORT_BYTES + 1)), (1, b"y")]))
+    assert [len(report.snapshots) for report in collector.sent_of(messages.Report)] == [1]
+    loop.run(lambda: handover.acknowledged(0))
+    assert collector.sent_of(messages.Report)[1:] == [messages.Report([b"y"])]
+
+
+def test_an_acknowledgement_of_old_sends_nothing_again():
+    loop = SimLoop()
+    collector = Collector(loop, [None] * 9)
+    handover = Handover(loop, collector)
+    loop.run(lambda: [handover.add([(0, b"a"), (1, b"b")]), handover.acknowledged(1), handover.add([(2, b"c")])])
+    for old in (1, 1, 0):
+        loop.run(lambda old=old: handover.acknowledged(old))
+    assert collector.sent_of(messages.Report) == [messages.Report([b"a", b"b"]), messages.Report([b"c"])]
+
+
+def test_files_that_cannot_be_opened_refuse_the_run_before_it_begins(work, tmp_path):
+    (tmp_path / "snapshots.0").mkdir()
+    collector = work(1.0)
+    assert [message for _, message in collector.sent] == [
+        messages.Refused(f"{tmp_path / 'snapshots.0'} cannot be opened: Is a directory")
+    ]
+
+
+def test_the_wall_clock_is_read_when_all_is_loaded(work, monkeypatch):
+    """A clock that is set while the data is loaded (for up to half an hour) is no step of the run, and does not move t0."""
+
+    def load(setup):
+        monkeypatch.setattr(clock, "wall_offset_ns", lambda: 100 * MS)
+        return setup
+
+    collector = work(2.0, load=load)
+    assert [message.wall_offset_ns for message in collector.sent_of(messages.Ready)] == [100 * MS]
+    assert {one.clock_step_ns for one in collector.merged.values()} == {0}
+    assert {one.t0_ns for one in collector.merged.values()} == {T0 - 100 * MS}
 
 
 def test_what_is_wrong_before_the_run_is_refused_in_one_sentence(monkeypatch):
@@ -319,9 +468,6 @@ def test_the_error_limit_ends_the_run(work):
 
 
 def test_a_disk_that_fills_is_told_and_everything_is_still_reported(work, monkeypatch):
-    from r1perf.errors import ArchiveError
-    from r1perf.journal import Appender
-
     flushes = []
 
     def flush(self):
