@@ -293,6 +293,7 @@ class Recorder:
             self.count("late", workload, stage)
 
     def _first(self, workload: str, stage: int, first_ns: int, scheduled_ns: int, sent_ns: int | None) -> None:
+        self.count("first_chunks", workload, self.timeline.at(first_ns))
         self._value("ttft", workload, stage, (first_ns - scheduled_ns) // 1000)
         if sent_ns:
             self._value("service_ttft", workload, stage, (first_ns - sent_ns) // 1000)
@@ -318,6 +319,7 @@ class Recorder:
             chunks = result.chunks_by_stage or {self.timeline.at(result.last_ns or result.done_ns): 1}
             for stage, tokens in apportion(result.usage.output_tokens, chunks).items():
                 self.count("window_output_tokens", workload, stage, tokens)
+            self.count("counted_first_chunks", workload, stage, int(result.first_ns is not None))
             self.count("counted_chunks", workload, result.stage, result.chunks)
 
     def _warm_up(self) -> None:

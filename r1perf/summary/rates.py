@@ -1,11 +1,19 @@
 """Compute throughput and cost: what happened inside the judged window, divided by its length."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from r1perf.summary.merged import ALL, Summary
 
 LEAST_S = 0.1
 """In less, a few requests would make any rate: a drain that was cut at once has none."""
+
+CHUNKS = {
+    "window_output_tokens": ("chunks", "counted_chunks"),
+    "window_input_tokens": ("first_chunks", "counted_first_chunks"),
+}
+"""Counters of tokens: with which chunks they come, and the chunks of requests that have told their tokens, at their end."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,22 +58,50 @@ def rates(summary: Summary, workload: str | None = None, stage: int | None = Non
     if seconds < LEAST_S:
         return None
 
-    def rate(name: str, known: bool = True) -> float | None:
-        return summary.counter(name, workload, stage) / seconds if known else None
-
-    output = rate("window_output_tokens", summary.counter("output_tokens", workload, ALL) > 0)
-    input_ = rate("window_input_tokens", summary.counter("input_tokens", workload, ALL) > 0)
+    output, input_ = (None if n is None else n / seconds for n in (came(summary, name, workload, stage) for name in CHUNKS))
     total = output + input_ if output is not None and input_ is not None else None
     gpus = summary.run.system.gpus
     return Rates(
         seconds=seconds,
         requests_per_s=summary.counter("completed", workload, stage) / seconds,
-        scheduled_per_s=rate("scheduled"),
+        scheduled_per_s=summary.counter("scheduled", workload, stage) / seconds,
         output_tokens_per_s=output,
         input_tokens_per_s=input_,
         total_tokens_per_s=total,
         total_tokens_per_s_per_gpu=total / gpus if gpus and total is not None else None,
         output_tokens_per_s_per_gpu=output / gpus if gpus and output is not None else None,
+    )
+
+
+def per_chunk(counted: Iterable[tuple[str, str, int]]) -> dict[tuple[str, str], float]:
+    """Return how many tokens came with a chunk by counter of `CHUNKS` and workload, from all that a run has counted so far."""
+    sums: dict[tuple[str, str], int] = {}
+    for name, workload, n in counted:
+        sums[name, workload] = sums.get((name, workload), 0) + n
+    return {
+        (name, workload): n / chunks
+        for (name, workload), n in sums.items()
+        if name in CHUNKS and (chunks := sums.get((CHUNKS[name][1], workload), 0))
+    }
+
+
+def came(summary: Summary, name: str, workload: str | None = None, stage: int | None = None) -> float | None:
+    """Return the tokens of a counter of `CHUNKS` that came in one stage, or the judged ones; None where nobody counted any.
+
+    They are counted when their request ends, which for a whole run does not matter. A part of one has chunks whose tokens were
+    counted behind it, and tokens of chunks before it: so its chunks are counted, times what a chunk of their workload held over
+    the whole run. What was not streamed came when it ended.
+    """
+    told = summary.counter(name.removeprefix("window_"), workload, ALL)
+    if summary.per_chunk is None:
+        return summary.counter(name, workload, stage) if told else None
+    workloads = summary.workloads if workload is None else (workload,)
+    each = {one: summary.per_chunk.get((name, one)) for one in workloads}
+    if not told and not any(each.values()):
+        return None
+    return sum(
+        summary.counter(name, one, stage) if held is None else held * summary.counter(CHUNKS[name][0], one, stage)
+        for one, held in each.items()
     )
 
 
@@ -80,8 +116,8 @@ def cost(summary: Summary) -> Cost | None:
     elif price.gpu_hour is not None and gpus:
         usd = price.gpu_hour * gpus * summary.covered_ns / 3.6e12
         window_ns = sum(end - begin for begin, end in summary.windows())
-        tokens = summary.counter("window_output_tokens")
-        per_1m = price.gpu_hour * gpus * window_ns / 3.6e12 / tokens * 1e6 if tokens else None
+        produced = came(summary, "window_output_tokens")
+        per_1m = price.gpu_hour * gpus * window_ns / 3.6e12 / produced * 1e6 if produced else None
         basis = "gpu_hours"
     else:
         return None
@@ -90,10 +126,10 @@ def cost(summary: Summary) -> Cost | None:
 
 
 def little(summary: Summary) -> Little | None:
-    """Return both sides of Little's law; None before anything was in flight."""
+    """Return both sides of Little's law; None before anything was in flight, and of a part: what ends in it began before it."""
     levels = summary.levels((summary.since_ns, summary.elapsed_ns + summary.run.interval_ns))
     busy_ns = summary.counter("busy_ns", stage=ALL)
-    if not levels or not busy_ns:
+    if not levels or not busy_ns or summary.per_chunk is not None:
         return None
     return Little(in_flight_mean=sum(levels) / len(levels), from_residence=busy_ns / summary.covered_ns)
 

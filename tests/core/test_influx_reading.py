@@ -8,18 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lineprotocol import FakeBucket, differences
-from virtual_run import S, a_run, play, traffic
+from virtual_run import MS, Answer, S, a_run, play, traffic
 
 from r1perf.errors import DatabaseError, UsageError
 from r1perf.histogram import HIGHEST, Counts
+from r1perf.schedule import Stage
 from r1perf.sinks.influxdb import points
 from r1perf.sinks.influxdb.reading import NOT_ENDED, Part, read
 from r1perf.sinks.influxdb.runs import find, runs
 from r1perf.sinks.influxdb.story import Story
-from r1perf.snapshot import Series
+from r1perf.snapshot import Counter, Series
 from r1perf.summary import Interval, Summary, document
 from r1perf.summary.document import Covered
 from r1perf.summary.listed import Listed
+from r1perf.summary.rates import per_chunk
+from r1perf.target import Price
 
 WORKERS = ("0", "1", "2")
 WHOLE = Part()
@@ -82,6 +85,7 @@ def test_any_part_is_the_exact_merge_of_its_points(begin, length):
             read(bucket, found, part)
         return
     summary = Summary(a_run(workers=WORKERS), first * S)
+    summary.per_chunk = per_chunk((c.name, c.workload, c.n) for all_ in in_order() for each in all_ for c in each.counters)
     for together in inside:
         for snapshot in together:
             summary.merge(snapshot)
@@ -91,9 +95,56 @@ def test_any_part_is_the_exact_merge_of_its_points(begin, length):
     assert got.counters == expected.counters
     assert got.counts == expected.counts
     assert got.stages == expected.stages
-    assert (got.throughput, got.elapsed_s, got.little) == (expected.throughput, expected.elapsed_s, expected.little)
+    assert (got.throughput, got.cost, got.elapsed_s) == (expected.throughput, expected.cost, expected.elapsed_s)
     assert (got.validity, got.sla) == (built.validity, [])
     assert got.part == Covered(first, min(last, 50), 50)
+
+
+LONG = (
+    Stage(0, "steady", 0, 60 * S, judged=True, says="constant 0.2/s"),
+    Stage(1, "drain", 60 * S, None, judged=False, says="drain"),
+)
+
+
+def long_answers(seconds):
+    """Six requests, one every 5 s, of 500 tokens each, and from 100 ms after on, 10 chunks a second for 30 s."""
+    answers = [Answer(workload="chat", at_ns=n * 5 * S, gap_ns=100 * MS, chunks=300) for n in range(6)]
+    run = a_run(workloads=("chat",), stages=LONG, price=Price(gpu_hour=3.6))
+    return written([[each] for each in play(answers, seconds=seconds, stages=LONG)], run=run)[0], run.run_id
+
+
+@pytest.mark.parametrize(
+    ("begin", "output", "input_"), [(0, 14.8, 100), (10, 34.8, 100), (20, 54.8, 100), (30, 45.2, 0), (40, 25.2, 0), (50, 5.2, 0)]
+)
+def test_tokens_of_a_part_are_those_that_came_in_it_however_long_answers_last(begin, output, input_):
+    bucket, run_id = long_answers(60)
+    got = read(bucket, find(bucket, run_id), Part(begin * S, (begin + 10) * S))
+    rates = got.throughput
+    assert (rates.output_tokens_per_s, rates.input_tokens_per_s) == (pytest.approx(output), pytest.approx(input_))
+    assert rates.total_tokens_per_s == pytest.approx(output + input_)
+    assert got.cost.usd_per_1m_output_tokens == pytest.approx(3.6 * 16 / 3600 / output * 1e6)
+    assert got.stages[0].throughput == got.workloads[0].throughput == rates
+    assert got.little is None
+
+
+def test_tokens_of_a_run_that_goes_on_are_those_that_have_come():
+    bucket, run_id = long_answers(60)
+    for point in bucket.points("r1_run"):
+        point.fields["status"] = "running"
+    for key in [key for key, point in bucket.points_by_key.items() if point.time_ms >= a_run().started_ns // 10**6 + 40_000]:
+        del bucket.points_by_key[key]
+    rates = read(bucket, find(bucket, run_id), WHOLE).throughput
+    assert (rates.seconds, rates.output_tokens_per_s) == (40, pytest.approx((148 + 348 + 548 + 452) / 40))
+
+
+def test_what_is_not_streamed_came_when_it_ended():
+    told = [Counter("window_output_tokens", "chat", 0, 70), Counter("output_tokens", "chat", 0, 70)]
+    whole = play([], seconds=20, stages=LONG)
+    whole[5] = msgspec.structs.replace(whole[5], counters=told)
+    bucket, _ = written([[each] for each in whole], run=a_run(workloads=("chat",), stages=LONG))
+    found = find(bucket, a_run().run_id)
+    assert read(bucket, found, Part(None, 10 * S)).throughput.output_tokens_per_s == 7
+    assert read(bucket, found, Part(10 * S)).throughput.output_tokens_per_s is None
 
 
 def test_parts_add_up_to_the_whole():

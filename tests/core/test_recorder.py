@@ -72,7 +72,7 @@ def test_values_are_entered_when_they_happen():
     assert values(second, "ttft") == Counts.of([1_090_000]).buckets
     assert values(second, "service_ttft") == Counts.of([1_088_000]).buckets
     assert values(second, "itl") == Counts.of([30_000]).buckets
-    assert counters(second) == {("chunks", 0): 2}
+    assert counters(second) == {("chunks", 0): 2, ("first_chunks", 0): 1}
     stream.pending += [T0 + 2100 * MS]
     ended = rec.add(
         result(
@@ -93,7 +93,7 @@ def test_values_are_entered_when_they_happen():
         ("outcome.ok", 0): 1, ("completed", 0): 1, ("connections", 0): 1, ("busy_ns", 0): 2089 * MS, ("chunks", 0): 1,
         ("input_tokens", 0): 100, ("output_tokens", 0): 6, ("cached_tokens", 0): 50, ("tokens_from_server", 0): 1,
         ("window_input_tokens", 0): 100, ("window_output_tokens", 0): 6, ("counted_chunks", 0): 3,
-        ("cache_told_tokens", 0): 100,
+        ("counted_first_chunks", 0): 1, ("cache_told_tokens", 0): 100,
     }  # fmt: skip
     assert (ended.chunks, ended.coalesced, ended.chunks_by_stage, ended.itl_max_ns) == (3, 0, {0: 3}, 970 * MS)
     assert (third.health.in_flight, third.in_flight) == (0, [])
@@ -104,7 +104,7 @@ def test_chunks_of_one_read_are_coalesced_and_no_gap():
     a_stream(rec, [T0 + 10 * MS] * 3 + [T0 + 30 * MS] * 2)
     snapshot = rec.flip(T0 + S)
     assert values(snapshot, "itl") == {index_of(20_000): 1}
-    assert counters(snapshot) == {("sent", 0): 1, ("chunks", 0): 5, ("coalesced", 0): 3}
+    assert counters(snapshot) == {("sent", 0): 1, ("chunks", 0): 5, ("first_chunks", 0): 1, ("coalesced", 0): 3}
 
 
 def index_of(value):
@@ -152,6 +152,17 @@ def test_gaps_belong_to_the_stage_in_which_they_end(flip_first):
     assert [summary.counter("window_output_tokens", "chat", stage) for stage in (0, 1, 2)] == [3, 3, 4]
     assert [summary.counts("e2e", "chat", stage).count for stage in (0, 1, 2)] == [1, 0, 0]
     assert summary.counter("completed", "chat", 2) == 1
+
+
+def test_a_first_chunk_is_counted_in_the_stage_in_which_it_came():
+    stages = (Stage(0, "steady", 0, S, judged=True, says=""), Stage(1, "drain", S, None, judged=False, says=""))
+    rec = Recorder("0", stages, T0, 10 * S)
+    stamp = T0 + 1200 * MS
+    rec.add(result(first_ns=stamp, last_ns=stamp, done_ns=stamp, usage=Usage(10, 1)), a_stream(rec, [stamp]))
+    got = counters(rec.flip(T0 + 10 * S))
+    assert {name: got[name] for name in got if "first" in name[0] or "window_in" in name[0]} == {
+        ("first_chunks", 1): 1, ("window_input_tokens", 1): 10, ("counted_first_chunks", 0): 1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -218,6 +229,7 @@ def test_what_was_not_streamed_has_only_e2e_and_its_tokens_count_when_it_ended()
     snapshot = rec.flip(T0 + S)
     assert {s.metric for s in snapshot.series} == {"schedule_delay", "e2e", "service_e2e", "input_tokens", "output_tokens"}
     assert counters(snapshot)["window_output_tokens", 0] == 7
+    assert "counted_first_chunks" not in {name for name, _ in counters(snapshot)}
 
 
 def test_a_dropped_request_has_no_stream():

@@ -16,6 +16,7 @@ from r1perf.sinks.influxdb.tally import of_points, unequal
 from r1perf.snapshot import Counter, Health, Series, Snapshot
 from r1perf.summary import Document, Summary, Validity, document
 from r1perf.summary.document import Covered
+from r1perf.summary.rates import per_chunk
 
 NOT_ENDED = "the run has no end in InfluxDB: it goes on, or it was killed"
 
@@ -54,6 +55,10 @@ def read(bucket: Bucket, found: Found, part: Part) -> Document:
         raise UsageError(f"no point of run {run.run_id} begins in that part: its points hold {point_ns / 1e9:g} s each")
     series = bucket.points(INTERVAL, run.run_id, begin_ms, end_ms) if wanted else []
     summary = Summary(run, covered.begin_ns or 0)
+    if not (part.whole and found.ended):
+        summary.per_chunk = per_chunk(
+            (name, row.tags["workload"], int(n)) for row in counters if "stage" in row.tags for name, n in row.fields.items()
+        )
     for late in found.stages[len(run.stages) :]:
         summary.add_stage(late)
     for snapshot in _snapshots(found, wanted, series):
