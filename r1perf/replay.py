@@ -13,11 +13,12 @@ MOST_REQUESTS = 50_000_000
 
 
 class Replay(NamedTuple):
-    """Requests in order of time: which row of the trace each is, and its offset from the replay's start."""
+    """Requests in order of time: which row of the trace each is, its offset from the replay's start, and which copy of its row it is."""
 
     rows: Ints
     offsets_ns: Ints
     length_ns: int
+    copies: Ints | None = None  # 0 for the first; None: no row comes twice
 
 
 def replay(
@@ -36,9 +37,8 @@ def replay(
     first, last = np.searchsorted(trace.offsets_ns, [start_ns, end_ns])
     rows = np.arange(first, last)
     if not len(rows):
-        raise DatasetError(
-            f"the trace has no request from {start_ns / 1e9:g} s to {end_ns / 1e9:g} s; it is {trace.offsets_ns[-1] / 1e9:g} s long"
-        )
+        window = f"after {start_ns / 1e9:g} s" if length_ns is None else f"from {start_ns / 1e9:g} s to {end_ns / 1e9:g} s"
+        raise DatasetError(f"the trace has no request {window}; its last one comes at {trace.offsets_ns[-1] / 1e9:g} s")
     offsets_ns = trace.offsets_ns[first:last] - start_ns
     span_ns = end_ns - start_ns
     if rate is not None:
@@ -49,9 +49,18 @@ def replay(
             raise DatasetError(f"at {rate:g} requests/s the replay would have {wanted:,} requests; allowed: {MOST_REQUESTS:,}")
         rows, offsets_ns = _at_rate(trace, rows, offsets_ns, span_ns, wanted)
     offsets_ns = np.rint(offsets_ns / speed).astype(np.int64)
-    return Replay(
-        rows, offsets_ns, max(round(span_ns / speed), int(offsets_ns[-1]) + 1)
-    )  # rounding must not leave the last one out
+    length_ns = max(round(span_ns / speed), int(offsets_ns[-1]) + 1)  # rounding must not leave the last one out
+    return Replay(rows, offsets_ns, length_ns, _copies(rows) if len(rows) > last - first else None)
+
+
+def _copies(rows: Ints) -> Ints:
+    """Number the appearances of each row, from 0."""
+    order = np.argsort(rows, kind="stable")
+    inside = np.arange(len(rows))
+    firsts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    numbers = np.empty_like(inside)
+    numbers[order] = inside - np.repeat(firsts, np.diff(firsts, append=len(rows)))
+    return numbers
 
 
 def _at_rate(trace: Trace, rows: Ints, offsets_ns: Ints, span_ns: int, wanted: int) -> tuple[Ints, Ints]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.streams import fingerprint
+from r1perf.datasets.synthetic import BLOCK
 from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, uncounted
 from r1perf.errors import DatasetError
 from r1perf.replay import Replay, replay
@@ -22,7 +23,8 @@ class TraceLengths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     Item i is the i-th request of the replay (`start`, `length`, `speed`, `rate`: see `r1perf.replay`), so that arrivals of the same
     replay meet their own lengths; after the last one it begins again. Where the trace names its prefix blocks (`hash_ids`),
-    equal ids are equal text. `scale` shortens (or lengthens) inputs, blocks and outputs alike, for small servers.
+    equal ids are equal text, among the first copies of its requests, among the second ones and so on, never between them: a request
+    that comes again, by a `rate` above the trace's own or in another pass, shares no more than it did in the trace. `scale` shortens (or lengthens) inputs, blocks and outputs alike, for small servers.
     `tokenizer`, `tokens_per_word`, `template_tokens`, `calibrate` and `cache` are those of `synthetic`.
     """
 
@@ -81,7 +83,9 @@ class Replayed:
             vocabulary,
         )
         self._text = (seed, salt if spec.cache == "bust" else "")
-        self._block_words = max(1, round(trace.block_tokens * spec.scale / vocabulary.calibration.tokens_per_word))
+        self._block_tokens = trace.block_tokens * spec.scale
+        # Counts that are estimates may fall short of a block's end by some tokens: as in `synthetic`, a little more is made alike.
+        self._slack = min(BLOCK, int(self._block_tokens)) // 2 if spec.tokenizer is None else 0
         self._block = lru_cache(maxsize=2048)(self._made_block)  # long shared prefixes come again and again
         self.size: int | None = len(chosen.rows)
         inputs = trace.input_tokens[chosen.rows]
@@ -131,14 +135,15 @@ class Replayed:
         wanted = max(1, round(int(self._trace.input_tokens[row]) * self._spec.scale))
         output = max(1, round(int(self._trace.output_tokens[row]) * self._spec.scale))
         left = self._vocabulary.calibration.words(wanted)
+        turn = self._turn(item)
         parts: list[str] = []
-        # The template's tokens belong to the first block, so that later blocks begin where the trace's did.
-        short = round(self._vocabulary.calibration.overhead / self._vocabulary.calibration.tokens_per_word)
-        for block in self._trace.block_ids(row):
-            count = min(left, max(0, self._block_words - short))
-            short = max(0, short - self._block_words)
+        start = 0
+        for number, block in enumerate(self._trace.block_ids(row), start=1):
+            end = self._words_to(number)
+            count = min(left, end - start)
+            start = end
             if count:
-                parts.append(self._block(block, count))
+                parts.append(self._block(block, turn, count))
                 left -= count
         shared = sum(map(len, parts)) + len(parts)
         if left:
@@ -146,5 +151,16 @@ class Replayed:
         text = " ".join(parts)
         return Conversation(turns=(Turn(text=text, shared=min(shared, len(text)), output_tokens=output),))
 
-    def _made_block(self, block: int, words: int) -> str:
-        return self._vocabulary.made(words, *self._text, "block", block)
+    def _turn(self, item: int) -> tuple[int, int]:
+        """Return which pass over the replay an item is in, and which copy of its request it is there."""
+        again, place = divmod(item, len(self._chosen.rows))
+        return again, 0 if self._chosen.copies is None else int(self._chosen.copies[place])
+
+    def _words_to(self, blocks: int) -> int:
+        """Return how many words so many blocks hold, from the start: no rounding adds up. The template's tokens belong to the first."""
+        calibration = self._vocabulary.calibration
+        tokens = blocks * self._block_tokens + self._slack - calibration.overhead
+        return max(0, round(tokens / calibration.tokens_per_word))
+
+    def _made_block(self, block: int, turn: tuple[int, int], words: int) -> str:
+        return self._vocabulary.made(words, *self._text, "block", block, *turn)
