@@ -101,7 +101,10 @@ class Halt(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stopping(msgspec.Struct, frozen=True, tag=True):
-    """Say that a worker begins to end before its schedule does, and why; `wrong_target` makes the exit code 2."""
+    """Say that a worker begins to end before its schedule does, and why.
+
+    With `wrong_target` it goes on, and only suspects: the collector ends the run, with exit code 2, if nothing has succeeded elsewhere.
+    """
 
     reason: str
     wrong_target: bool = False

@@ -63,7 +63,7 @@ class Shard:
         self._health = Health(loop, wall_offset_ns)
         self._cut_ns: int | None = None  # when what is still in flight is cancelled; None: it is waited for
         self._failures = 0
-        self._succeeded = False
+        self._succeeded = self._suspected = False
         self._stopped = False
         self._orphaned = False
         self._started = loop.event()  # nothing is left to be started
@@ -95,11 +95,11 @@ class Shard:
 
     # --- Ends ---
 
-    def stop(self, reason: str, *, wrong_target: bool = False, failed: bool = False, drain_ns: int | None = None) -> None:
+    def stop(self, reason: str, *, failed: bool = False, drain_ns: int | None = None) -> None:
         """Begin to end before the schedule does, and tell why; only the first reason counts."""
         if not self._stopped:
             self._stopped = True
-            self._link.send(messages.Stopping(reason, wrong_target=wrong_target, failed=failed))
+            self._link.send(messages.Stopping(reason, failed=failed))
         self.halt(drain_ns)
 
     def halt(self, drain_ns: int | None = None, *, waiting: bool = False) -> None:
@@ -153,14 +153,19 @@ class Shard:
         if result.outcome in FAILED:
             self._failures += 1
             if result.status in WRONG_TARGET and not self._succeeded:
-                said = f" ({result.message})" if result.message else ""
-                self.stop(
-                    f"the target first answered HTTP {result.status}, before anything had succeeded{said}", wrong_target=True
-                )
-            elif self._setup.stop_errors is not None and self._failures >= self._setup.stop_errors:
+                self._suspect(result)
+            if self._setup.stop_errors is not None and self._failures >= self._setup.stop_errors:
                 self.stop(f"{self._failures} requests have failed, as many as `stop.errors` allows")
         elif result.outcome in (Outcome.OK, Outcome.TRUNCATED):
             self._succeeded = True
+
+    def _suspect(self, result: Result) -> None:
+        """Tell, once, that the target seems to be the wrong one; the collector knows whether anything has succeeded elsewhere."""
+        if not self._suspected:
+            self._suspected = True
+            said = f" ({result.message})" if result.message else ""
+            reason = f"the target first answered HTTP {result.status}, before anything had succeeded{said}"
+            self._link.send(messages.Stopping(reason, wrong_target=True))
 
     # --- Intervals ---
 
