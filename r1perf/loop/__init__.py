@@ -21,7 +21,10 @@ class Task(Protocol):
     """A spawned task."""
 
     def cancel(self) -> None:
-        """Throw `Cancelled` into the task where it waits; do nothing if it has ended. Does not wait for its end."""
+        """Throw `Cancelled` into the task where it waits; do nothing if it has ended. Does not wait for its end.
+
+        A task that has not begun never begins: nothing of it runs, no `finally` either.
+        """
 
     def join(self, until_ns: int | None = None) -> bool:
         """Wait for the task's end, or until `until_ns`; return whether it has ended."""
@@ -44,7 +47,7 @@ class Event(Protocol):
         """Tell whether the flag is up."""
 
     def wait(self, until_ns: int | None = None) -> bool:
-        """Wait for the flag, or until `until_ns`; return whether it is up."""
+        """Wait for the flag, or until `until_ns`; return whether it is up, or was and woke this task."""
 
 
 class Watch(Protocol):

@@ -17,6 +17,10 @@ from r1perf.loop import READ, Cancelled
 T = TypeVar("T")
 
 
+class _Cancelled(Cancelled, gevent.GreenletExit):
+    """Gevent prints whatever else ends a task that has not begun."""
+
+
 class _Task:
     """A greenlet."""
 
@@ -26,7 +30,7 @@ class _Task:
         self._greenlet = greenlet
 
     def cancel(self) -> None:
-        self._greenlet.kill(Cancelled, block=False)
+        self._greenlet.kill(_Cancelled, block=False)
 
     def join(self, until_ns: int | None = None) -> bool:
         while not self._greenlet.ready():
@@ -59,7 +63,8 @@ class _Event:
             left = until_ns - clock.monotonic_ns()
             if left <= 0:
                 return False
-            self._event.wait(left / 1e9)
+            if self._event.wait(left / 1e9):
+                return True  # set, though it may be lowered again by now
         return True
 
 

@@ -71,6 +71,44 @@ def test_event_wakes_all_and_a_deadline_returns_false(loop):
     assert run(loop, main) == [("first", True), ("second", True)]
 
 
+@pytest.mark.parametrize("wait_ms", [None, 2000], ids=["without a deadline", "with a deadline"])
+@pytest.mark.parametrize(
+    ("calls", "woken", "up"),
+    [
+        pytest.param(["set"], [True], True, id="set"),
+        pytest.param(["set", "clear"], [True], False, id="set and lowered again at once"),
+        pytest.param(["clear", "set", "clear", "set"], [True], True, id="lowered, and set twice"),
+        pytest.param(["cancel"], ["cancelled"], False, id="cancelled"),
+        pytest.param(["set", "cancel"], [True, "cancelled"], True, id="set, then cancelled"),
+        pytest.param(["cancel", "set"], ["cancelled"], True, id="cancelled, then set"),
+    ],
+)
+def test_what_wakes_who_waits(loop, wait_ms, calls, woken, up):
+    def main():
+        event, never, seen, start = loop.event(), loop.event(), [], loop.now_ns()
+
+        def waiter():
+            try:
+                seen.append(event.wait(None if wait_ms is None else start + wait_ms * MS))
+                never.wait(start + wait_ms * MS if wait_ms else None)
+            except Cancelled:
+                seen.append("cancelled")
+                raise
+
+        task = loop.spawn(waiter)
+        loop.sleep_until(loop.now_ns() + MS)
+        for call in calls:
+            (task.cancel if call == "cancel" else getattr(event, call))()
+        loop.sleep_until(loop.now_ns() + MS)
+        assert task.done == ("cancel" in calls)
+        in_time = loop.now_ns() < start + 1000 * MS
+        task.cancel()
+        task.join()
+        return seen[: len(woken)], event.is_set(), in_time
+
+    assert run(loop, main) == (woken, up, True)
+
+
 def test_cancel_throws_where_the_task_waits(loop):
     def main():
         seen = []
@@ -93,15 +131,17 @@ def test_cancel_throws_where_the_task_waits(loop):
     assert run(loop, main) == ["cancelled"]
 
 
-def test_a_task_cancelled_before_it_began_never_begins(loop):
+def test_a_task_cancelled_before_it_began_never_begins(loop, capfd):
     def main():
         ran = []
         task = loop.spawn(ran.append, 1)
         task.cancel()
         assert task.join(loop.now_ns() + 1000 * MS)
+        assert task.done
         return ran
 
     assert run(loop, main) == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_uncaught_error_goes_to_on_error(loop):
