@@ -147,15 +147,20 @@ _BOX = r"(?:\\boxed|\x08oxed|\\fbox|\\framebox)\s*\{"
 _MARK = re.compile(rf"{_BOX}|\\(?!{_BOX}).|[{{}}]", re.DOTALL)
 _STYLE = re.compile(r"\\(?:text|textbf|textrm|mathrm|mathbf|mathit|mathsf|boldsymbol|bm|mbox|emph)\s*\{([^{}]*)\}")
 _UNIT_TEXT = re.compile(r"\\(?:text|textrm|mathrm|mbox)\s*\{[^{}\d]*\}(?:\^\{?\d\}?)?")
-_DRESSING = re.compile(r"\\[,;:! ()\[\]]|\\(?:displaystyle|left|right|quad)\b|[$*~`{}]")
+_DRESSING = re.compile(r"\\[,;:! ()\[\]$]|\\(?:displaystyle|left|right|quad)\b|[$*~`{}]")
 _UNIT = re.compile(r" ?(?:\^?\\circ|\^?°|\\degree|\\?%|(?<=\d )[A-Za-z][A-Za-z. ]*)(?:\^\d)?$")
 _WHOLE = re.compile(r"\(?([+-]?)\s*(\d{1,3}(?:,\d{3})+|\d+)(?:\.0*)?\)?")
 _ANSWER_IS = re.compile(r"answer\W{0,4}\s*(?:is\b|:|=)\W*?(?=[\s\d$\\])", re.IGNORECASE)
 _MATH = re.compile(r"[\s*:]*(?:\$+([^$]+)\$+|\\\((.+?)\\\)|\\\[(.+?)\\\])", re.DOTALL)
-_CHAIN = re.compile(r"[-+]?\d[\d,+\-*/×·()\s]*(?:=[\d,+\-*/×·()\s]*\d)*")
-_NOT_WHOLE = re.compile(r"[-+]?[\d,]*\d(?:\.\d*[1-9]|[ \t]*[-+*/×·^][ \t]*\(?\d)")
+_FACTOR = r"\s?\\(?:[dt]?frac|sqrt|[dt]?binom|pi|theta|cdot|times|div|pm|log|ln)(?![A-Za-z])|\^[ \t]*[{(]?[ \t]*[-+]?[\dA-Za-z]"
+"""What makes a number before it a part of something else."""
+_PART = r"(?:[\d,+\-*/×·()\s]|\^(?=[{(]?\d)|(?<=\^)\{|(?<=\d)\})"
+_CHAIN = re.compile(rf"[-+]?\d{_PART}*(?:={_PART}*\d)*")
+_ATTACHED = r"(?![mgshl])[a-z](?![A-Za-z\d])"  # "73x" and "73i" are products, "73m" and "73cm" have units
+_NOT_WHOLE = re.compile(rf"[-+]?[\d,]*\d(?:\.\d*[1-9]|[ \t]*[-+*/×·][ \t]*\(?\d|{_FACTOR}|{_ATTACHED})")
 _COMMAND = re.compile(r"\\(?:[dt]?frac|sqrt|[dt]?binom)\b")
-_INTEGER = re.compile(r"(?<![\w.^])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w)")
+_FACTORIAL = re.compile(r"\d\s*!")
+_INTEGER = re.compile(rf"(?<![\w.^])[-+]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?!\w|{_FACTOR})")
 
 
 def _said(text: str) -> str | None:
@@ -173,7 +178,7 @@ def _number(sentence: str) -> str | None:
     math = _MATH.match(sentence)
     if math is not None:
         inside = next(group for group in math.groups() if group is not None)
-        if _WHOLE.fullmatch(normal(inside)) or _COMMAND.search(inside):
+        if _WHOLE.fullmatch(normal(inside)) or _COMMAND.search(inside) or _FACTORIAL.search(inside):
             return inside
     chain = _CHAIN.search(sentence)
     if chain is None:
