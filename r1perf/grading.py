@@ -152,7 +152,7 @@ _UNIT = re.compile(r" ?(?:\^?\\circ|\^?°|\\degree|\\?%|(?<=\d )[A-Za-z][A-Za-z.
 _WHOLE = re.compile(r"\(?([+-]?)\s*(\d{1,3}(?:,\d{3})+|\d+)(?:\.0*)?\)?")
 _ANSWER_IS = re.compile(r"answer\W{0,4}\s*(?:is\b|:|=)\W*?(?=[\s\d$\\])", re.IGNORECASE)
 _MATH = re.compile(r"[\s*:]*(?:\$+([^$]+)\$+|\\\((.+?)\\\)|\\\[(.+?)\\\])", re.DOTALL)
-_FACTOR = r"\s?\\(?:[dt]?frac|sqrt|[dt]?binom|pi|theta|cdot|times|div|pm|log|ln)(?![A-Za-z])|\^[ \t]*[{(]?[ \t]*[-+]?[\dA-Za-z]"
+_FACTOR = r"\s?\\(?:[dt]?frac|sqrt|[dt]?binom|pi|theta|cdot|times|div|pm|log|ln)(?![A-Za-z])|\^[ \t({]*[-+]?[\dA-Za-z]"
 """What makes a number before it a part of something else."""
 _PART = r"(?:[\d,+\-*/×·()\s]|\^(?=[{(]?\d)|(?<=\^)\{|(?<=\d)\})"
 _CHAIN = re.compile(rf"[-+]?\d{_PART}*(?:={_PART}*\d)*")

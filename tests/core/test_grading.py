@@ -183,10 +183,11 @@ def test_a_complete_last_box_decides_whatever_stands_before(number, before):
         pytest.param("$", id="dollars"),
         pytest.param("9", id="digits"),
         pytest.param("1=", id="equations"),
+        pytest.param("=1^{", id="powers"),
         pytest.param(r"\text{a", id="texts"),
     ],
 )
-@pytest.mark.parametrize(("before", "after"), [("", ""), (r"\boxed{1", "x}"), ("answer is 1", "x")])
+@pytest.mark.parametrize(("before", "after"), [("", ""), (r"\boxed{1", "x}"), ("answer is 1", "x"), ("so 9^", "(")])
 def test_no_answer_takes_long(before, piece, after):
     """Each of these takes some milliseconds; where the work grows with the square of the text it is minutes."""
     text = before + piece * (200_000 // len(piece)) + after
