@@ -12,7 +12,7 @@ import gevent
 import locust
 from gevent.event import Event
 from locust.env import Environment
-from locust.runners import LocalRunner, MasterRunner, WorkerRunner
+from locust.runners import STATE_RUNNING, STATE_SPAWNING, LocalRunner, MasterRunner, WorkerRunner
 
 from r1perf.arrivals import Closed
 from r1perf.errors import R1perfError
@@ -93,6 +93,7 @@ class _Lead:
         self._environment, self._options = environment, environment.parsed_options
         self._master = _MASTERS[environment] = Master(environment)
         self._run: gevent.Greenlet[..., None] | None = None
+        self._spawning: Any = None  # the greenlet in which Locust started the test, until its users are there
         self._stopping = self._quitting = False
         self._rate = ""  # that was asked for last
         scenario, _ = options.scenario_of(self._options, environment.host)
@@ -131,6 +132,10 @@ class _Lead:
         """
         options.scenario_of(wanted, host)
         self._master.client_ids()
+        runner = self._environment.runner
+        assert runner is not None
+        if not self._master.running and runner.state in (STATE_SPAWNING, STATE_RUNNING):
+            runner.stop()  # what goes on without a run would take the start for a change of its users
 
     def _scenario(self) -> tuple[Scenario, Path, bool]:
         """Return the scenario as it is asked for now, its folder, and whether Locust's users are its sessions."""
@@ -143,6 +148,7 @@ class _Lead:
     def _on_start(self, **_: Any) -> None:
         """Begin a run; Locust spawns its users when t0 has been announced, and none where that never comes."""
         begun = Event()
+        self._spawning = gevent.getcurrent()
         self._stopping = False
         self._rate = self._options.r1_rate
         self._run = gevent.spawn(self._carry, begun.set)
@@ -159,6 +165,7 @@ class _Lead:
 
     def _on_spawned(self, **_: Any) -> None:
         """Let the run know how many sessions people have asked for."""
+        self._spawning = None
         self._look()
         runner = self._environment.runner
         assert runner is not None
@@ -218,12 +225,26 @@ class _Lead:
     def _on_stopping(self, **_: Any) -> None:
         """Drain before Locust stops anything; it may fire more than once."""
         self._stopping = True
+        self._end_spawning()
         runner = self._environment.runner
         if isinstance(runner, MasterRunner) and not runner.worker_count:
             self._master.stop("the last worker went missing", asked=False)
         else:
             self._master.stop("Locust was asked to stop the test")
         self._wait()
+
+    def _end_spawning(self) -> None:
+        """Let no users start or end any more.
+
+        Only its form's Stop does it in a master: whatever else stops a test, a run's own end too, leaves Locust dealing users
+        out, and then it calls the test running again, and takes every later start for a change of its users.
+        """
+        runner, web_ui = self._environment.runner, self._environment.web_ui
+        assert runner is not None
+        for spawning in (self._spawning, None if web_ui is None else web_ui._swarm_greenlet):
+            if spawning is not None and spawning not in (gevent.getcurrent(), runner.shape_greenlet):  # which Locust ends
+                spawning.kill()
+        self._spawning = None
 
     def _on_quitting(self, **_: Any) -> None:
         self._stopping = self._quitting = True

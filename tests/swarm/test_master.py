@@ -8,9 +8,20 @@ from types import SimpleNamespace
 import gevent
 import pytest
 import unpatched  # noqa: F401
+from gevent.event import Event
 from locust.env import Environment
 from locust.event import Events
-from locust.runners import STATE_INIT, STATE_MISSING, MasterRunner, WorkerNode, WorkerNodes
+from locust.rpc import zmqrpc
+from locust.runners import (
+    STATE_INIT,
+    STATE_MISSING,
+    STATE_RUNNING,
+    STATE_SPAWNING,
+    STATE_STOPPING,
+    MasterRunner,
+    WorkerNode,
+    WorkerNodes,
+)
 from virtual_run import a_run
 
 from r1perf import __version__, messages
@@ -99,7 +110,7 @@ def test_a_worker_without_the_masters_users_is_refused(master, users, says):
 class Alone(MasterRunner):
     """A master without a worker."""
 
-    greenlet = None
+    greenlet, shape_greenlet, state = None, None, STATE_INIT
 
     def __init__(self):
         """Listen nowhere."""
@@ -184,7 +195,7 @@ class Lead(_Lead):
             running=False, summary=None, asked=None, stop=lambda reason, asked=True: self.told.append((reason, asked)),
             set_rate=lambda rate: self.told.append(str(rate)), set_sessions=self.told.append,
         )  # fmt: skip
-        self._run, self._rate, self._page = None, "", None
+        self._run, self._spawning, self._rate, self._page = None, None, "", None
         self._stopping = self._quitting = False
 
 
@@ -222,6 +233,67 @@ def test_nothing_is_spawned_for_a_run_that_never_begins():
     with pytest.raises(gevent.GreenletExit):
         lead._on_start()
     assert lead._environment.runner.shape_greenlet is None
+
+
+@pytest.fixture
+def ramping(monkeypatch):
+    """Answer the events of Locust's own master, whose messages go nowhere, in a test whose users take an hour to come."""
+    monkeypatch.setattr(
+        zmqrpc, "Server", lambda *_: SimpleNamespace(recv_from_client=Event().wait, send_to_client=lambda _: None)
+    )
+    environment = Environment(events=Events(), user_classes=[R1User])
+    runner = environment.create_master_runner("127.0.0.1", 0)
+    runner.clients["h_1"] = WorkerNode("h_1")
+    lead = Lead(runner)
+    lead._environment, environment.web_ui = environment, SimpleNamespace(_swarm_greenlet=None)
+    lead._master.summary, lead._carry = object(), lambda begun: begun()
+    environment.events.test_start.add_listener(lead._on_start)
+    environment.events.test_stopping.add_listener(lead._on_stopping)
+    environment.events.spawning_complete.add_listener(lead._on_spawned)
+    yield lead
+    runner.greenlet.kill()
+
+
+def spawning(lead, users, rate=1):
+    """Let Locust start users, one a second; return what does it."""
+    runner = lead._environment.runner
+    started = gevent.spawn(runner.start, users, rate)
+    while runner.target_user_count != users or runner.state != STATE_SPAWNING:
+        gevent.sleep(0)
+    return started
+
+
+@pytest.mark.parametrize("by", ["the command line", "the form", "a change in the form"])
+def test_a_test_that_ends_deals_no_users_out_any_more(ramping, by):
+    web_ui, runner = ramping._environment.web_ui, ramping._environment.runner
+    doing = spawning(ramping, 3600)
+    if by == "a change in the form":
+        doing.kill()  # as Locust does
+        doing = spawning(ramping, 1800)
+    if by != "the command line":
+        web_ui._swarm_greenlet = doing
+    runner.stop()  # as the end of a run does
+    assert doing.dead
+    assert runner.state == STATE_STOPPING
+
+
+def test_what_has_started_all_its_users_is_left_alone(ramping):
+    ramping._environment.runner.clients["h_1"].user_classes_count = {"R1User": 1}
+    keys = gevent.spawn(lambda: (ramping._environment.runner.start(1, 1), Event().wait()))  # Locust's keys start users too
+    while ramping._environment.runner.state != STATE_RUNNING:
+        gevent.sleep(0)
+    ramping._environment.runner.clients["h_1"].user_classes_count = {}
+    ramping._environment.runner.stop()
+    assert not keys.dead
+    keys.kill()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_start_ends_what_goes_on_without_a_run(ramping, goes_on):
+    spawning(ramping, 3600)
+    ramping._master.running, ramping._master.client_ids = goes_on, lambda: ["h_1"]
+    ramping._check(argparse.Namespace(r1_scenario="smoke", r1_model="", r1_rate="", r1_duration="", r1_set=[]), None)
+    assert ramping._environment.runner.state == (STATE_SPAWNING if goes_on else STATE_STOPPING)
 
 
 @pytest.mark.parametrize(("asked", "level"), [(True, "INFO"), (False, "ERROR")])
