@@ -122,7 +122,7 @@ def _ask(loop: Loop, target: Target, dialect: Dialect, transport: Transport, key
         return _unknown(f"{where}/models answers HTTP {answer.status}")
     try:
         models = tuple(model.id for model in msgspec.json.decode(answer.body, type=_Models).data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _unknown(f"{where}/models is not a list of models")
     if models and target.model not in models:
         shown = printable(", ".join(models[:8])) + (", ..." if len(models) > 8 else "")

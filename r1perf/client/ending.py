@@ -42,6 +42,12 @@ def failed(error: TransportError) -> tuple[Outcome, str, str]:
     return Outcome(error.outcome), error.reason, str(error)
 
 
+def unreadable(error: Exception) -> tuple[Outcome, str, str]:
+    """Return outcome, reason and message of a response that made its reader fail, whatever with: the last resort."""
+    kind = "" if isinstance(error, msgspec.MsgspecError | ValueError) else f"{type(error).__name__}: "
+    return Outcome.STREAM_BROKEN, "malformed", f"the response cannot be read: {kind}{error}"
+
+
 def judge(
     ending: Ending, facts: Facts, length_ordered: int | None = None, rerouted: str | None = None
 ) -> tuple[Outcome, str | None, str | None]:
@@ -98,7 +104,7 @@ def retry_after_ns(headers: Mapping[str, str]) -> int | None:
 def _date(text: str | None) -> datetime | None:
     try:
         date = parsedate_to_datetime(text) if text else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return date if date is not None and date.tzinfo is not None else None
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from r1perf.client import Reply, Ticket
-from r1perf.client.ending import Ending, failed
+from r1perf.client.ending import Ending, failed, unreadable
 from r1perf.client.reading import Order, Reading
 from r1perf.errors import TransportError
 from r1perf.loop import Cancelled, Loop
@@ -72,8 +72,8 @@ class FastClient:
             end = failed(error)
         except Cancelled:
             end = Outcome.CANCELLED, None, None
-        except (msgspec.MsgspecError, ValueError) as error:  # a decoder met what no server should send
-            end = Outcome.STREAM_BROKEN, "malformed", f"the response cannot be read: {error}"
+        except Exception as error:  # noqa: BLE001 - a decoder met what no server should send
+            end = unreadable(error)
         return receiver.reply(ticket, prepared.call, end, done_ns or now_ns())
 
     def close(self) -> None:
@@ -150,7 +150,14 @@ class _Receiver:
         return min(part, late, (self._loop.now_ns() + timeouts.between_chunks, part[1]))
 
     def reply(self, ticket: Ticket, call: Call, end: _End, done_ns: int) -> Reply:
-        """Make the reply of an exchange that is over."""
+        """Make the reply of an exchange that is over; where what the server said of itself cannot be read, one that says so."""
+        try:
+            return self._reply(ticket, call, end, done_ns)
+        except Exception as error:  # noqa: BLE001 - one odd answer must not end a run
+            self._headers = {}
+            return self._reading.reply(ticket, self._ending(unreadable(error), done_ns), Facts())
+
+    def _reply(self, ticket: Ticket, call: Call, end: _End, done_ns: int) -> Reply:
         reading, facts = self._reading, self._facts
         rerouted = None
         if self._decoder is not None:
@@ -158,15 +165,18 @@ class _Receiver:
                 reading.whole()
             try:
                 reading.take(self._read_ns, self._decoder.end())  # stamped with the read that brought it
-            except (TransportError, msgspec.MsgspecError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - as in `send`
                 if end[0] is None:
-                    end = Outcome.STREAM_BROKEN, "malformed", f"the response cannot be read: {error}"
+                    end = unreadable(error)
             rerouted = self._dialect.rerouted(self._target, call, facts)
         elif self._status is not None and end[0] in (None, Outcome.STREAM_BROKEN, Outcome.TIMEOUT):
             end = self._dialect.refusal(
                 self._status, self._headers, self._refusal.body
             )  # the status tells more than its body's end
-        ending = Ending(
+        return reading.reply(ticket, self._ending(end, done_ns), facts, rerouted)
+
+    def _ending(self, end: _End, done_ns: int) -> Ending:
+        return Ending(
             done_ns=done_ns,
             outcome=end[0],
             reason=end[1],
@@ -177,7 +187,6 @@ class _Receiver:
             connect_ns=self._connect_ns,
             local_port=self._local_port,
         )
-        return reading.reply(ticket, ending, facts, rerouted)
 
 
 class _Refusal:

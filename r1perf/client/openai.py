@@ -25,11 +25,11 @@ import msgspec
 
 from r1perf import open_files
 from r1perf.client import Reply, Ticket
-from r1perf.client.ending import Ending
+from r1perf.client.ending import Ending, unreadable
 from r1perf.client.reading import Order, Reading
 from r1perf.errors import UsageError
 from r1perf.loop import Cancelled, Loop
-from r1perf.providers import Decoder, Dialect
+from r1perf.providers import Decoder, Dialect, Facts
 from r1perf.providers.registry import address
 from r1perf.providers.says import shorten, unread
 from r1perf.result import Outcome, Stream
@@ -203,9 +203,16 @@ class _Exchange:
 
     def run(self, create: Callable[..., Any], arguments: dict[str, Any]) -> None:
         """Send, read to the end, and keep what happened."""
+        _EXCHANGE.set(self)
+        try:
+            self._read(create, arguments)
+        except Exception as error:  # noqa: BLE001 - whatever an application of one's own would have to catch
+            self.end(Outcome.STREAM_BROKEN, "malformed", shorten(f"the SDK raised {type(error).__name__}: {error}"))
+        self._done_ns = self._done_ns or self._loop.now_ns()
+
+    def _read(self, create: Callable[..., Any], arguments: dict[str, Any]) -> None:
         import openai
 
-        _EXCHANGE.set(self)
         try:
             for event in self._events(create, arguments):
                 chunks = self._decoder.read(event)
@@ -218,9 +225,6 @@ class _Exchange:
             self._decoder.read({"error": error.body or error.message})
         except json.JSONDecodeError as error:
             self.end(Outcome.STREAM_BROKEN, "malformed", f"the SDK cannot read the response: {error.msg}: {unread(error.doc)}")
-        except Exception as error:  # noqa: BLE001 - whatever an application of one's own would have to catch
-            self.end(Outcome.STREAM_BROKEN, "malformed", shorten(f"the SDK raised {type(error).__name__}: {error}"))
-        self._done_ns = self._done_ns or self._loop.now_ns()
 
     def _events(self, create: Callable[..., Any], arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Give each event as the SDK parsed it."""
@@ -275,10 +279,17 @@ class _Exchange:
         return Outcome.CONNECT_ERROR, reason, says
 
     def reply(self, ticket: Ticket, target: Target, call: Call) -> Reply:
-        """Make the reply of an exchange that is over."""
+        """Make the reply of an exchange that is over; where what the server said of itself cannot be read, one that says so."""
         facts = self._decoder.facts
-        outcome, reason, message = self._outcome
-        ending = Ending(
+        try:
+            return self._reading.reply(ticket, self._ending(self._outcome), facts, self._dialect.rerouted(target, call, facts))
+        except Exception as error:  # noqa: BLE001 - one odd answer must not end a run
+            self._headers = {}
+            return self._reading.reply(ticket, self._ending(unreadable(error)), Facts())
+
+    def _ending(self, end: tuple[Outcome | None, str | None, str | None]) -> Ending:
+        outcome, reason, message = end
+        return Ending(
             done_ns=self._done_ns or self._loop.now_ns(),
             outcome=outcome,
             reason=reason,
@@ -287,7 +298,6 @@ class _Exchange:
             headers=self._headers,
             head_ns=self._head_ns,
         )
-        return self._reading.reply(ticket, ending, facts, self._dialect.rerouted(target, call, facts))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -165,7 +165,7 @@ def _owners(loop: Loop, target: Target, dialect: Dialect, transport: Transport, 
     body = _get(loop, transport, models_path(target.url), headers)
     try:
         models = msgspec.json.decode(body or b"", type=_Models).data
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return ()
     return tuple(sorted({model.owned_by for model in models if model.owned_by}))
 
@@ -177,5 +177,5 @@ def _version(loop: Loop, target: Target, transport: Transport) -> str | None:
     path = urlsplit(target.url).path.rstrip("/").removesuffix("/v1") + "/version"
     try:
         return msgspec.json.decode(_get(loop, transport, path, {"Accept": "application/json"}) or b"", type=_VersionPage).version
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None

@@ -121,6 +121,8 @@ WAITS = {
     "a large number": ({"retry-after": "1e300"}, 86_400 * S),
     "a far date": ({"retry-after": "Fri, 31 Dec 9999 12:00:00 GMT", "date": DATE}, 86_400 * S),
     "repeated": ({"retry-after": "7, 9"}, None),
+    "a year of 20 digits": ({"retry-after": "Mon, 01 Jan 99999999999999999999 12:00:00 GMT", "date": DATE}, None),
+    "a zone of 20 digits": ({"retry-after": "Mon, 01 Jan 2026 12:00:00 +99999999999999999999", "date": DATE}, None),
 }
 
 

@@ -271,6 +271,24 @@ def test_an_endless_or_malformed_answer_is_the_servers_failure():
     assert (got.outcome, got.reason) == (Outcome.STREAM_BROKEN, "malformed")
 
 
+@pytest.mark.parametrize("error", [OverflowError("too large"), KeyError("x"), RecursionError("deep"), TypeError("no text")])
+@pytest.mark.parametrize("part", ["note_head", "feed", "rerouted", "retry_after_ns"])
+def test_whatever_a_response_makes_fail_is_the_servers_failure(monkeypatch, part, error):
+    def fails(*given):
+        raise error
+
+    if part == "retry_after_ns":
+        monkeypatch.setattr("r1perf.client.reading.retry_after_ns", lambda headers: fails() if headers else None)
+    else:
+        dialect = choose(TARGET)
+        monkeypatch.setattr(type(dialect.decoder(TARGET) if part == "feed" else dialect), part, fails)
+    reply, _, transport, _ = send(Script([A, STOP, (0, DONE)], headers={"x": "y"}))
+    got = reply.result
+    assert (got.outcome, got.reason, got.status) == (Outcome.STREAM_BROKEN, "malformed", 200)
+    assert got.message == f"the response cannot be read: {type(error).__name__}: {error}"
+    assert transport.open == 0
+
+
 def test_over_real_sockets(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)

@@ -185,6 +185,18 @@ def test_broken_exchanges(steps, outcome, reason, at_ms):
     assert transport.stream is None or transport.stream.closed
 
 
+@pytest.mark.parametrize(("part", "status"), [("refusal", 500), ("rerouted", 200), ("note_head", 200)])
+def test_whatever_a_response_makes_fail_is_the_servers_failure(monkeypatch, part, status):
+    def fails(*given):
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(type(choose(PLAIN)), part, fails)
+    reply, _, _, _ = send(PLAIN, [(0, EVENT), (0, STOP), (0, b"data: [DONE]\n\n")], status=status)
+    got = reply.result
+    assert (got.outcome, got.reason, got.status) == ("stream_broken", "malformed", status)
+    assert got.message.endswith("OverflowError: too large")
+
+
 def test_the_causes_of_a_failed_connection_have_our_transports_words():
     import socket
     import ssl

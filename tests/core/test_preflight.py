@@ -82,6 +82,11 @@ def test_the_models_are_asked_for_with_the_key():
         pytest.param(said(301), f"http://h/v1/models answers HTTP 301: {UNKNOWN}", id="redirect"),
         pytest.param(said(200, b"<html>"), f"http://h/v1/models is not a list of models: {UNKNOWN}", id="no list"),
         pytest.param(
+            said(200, b'{"x": ' + b"[" * 5000 + b"]" * 5000 + b"}"),
+            f"http://h/v1/models is not a list of models: {UNKNOWN}",
+            id="nested deep",
+        ),
+        pytest.param(
             Script([(0, HEAD), (0, EOF)], headers=JSON),
             f"http://h/v1/models is not a list of models: {UNKNOWN}",
             id="broken list",
