@@ -13,6 +13,7 @@ def cooled(summary: Summary, whole: int) -> bool:
     interval_ns = summary.run.interval_ns
     if begins_ns is None or whole * interval_ns < begins_ns:
         return False
-    if any(mine[whole].delay_max_ns >= interval_ns for mine in summary.health.values() if whole in mine):
+    interval = summary.intervals.get(whole)
+    if interval is None or any(health.delay_max_ns >= interval_ns for health in interval.health.values()):
         return False
     return summary.counter("scheduled") == sum(summary.outcomes(stage=None).values())

@@ -162,7 +162,7 @@ def document(
         started_ns=run.started_ns,
         elapsed_s=summary.covered_ns / 1e9,
         interval_ns=run.interval_ns,
-        workers=run.workers or tuple(sorted(summary.health)),
+        workers=run.workers or tuple(sorted(summary.latest)),
         planned=run.planned if len(summary.stages) == len(run.stages) else (),  # one was added: it has no end
         counts=outcome_counts(summary),
         reasons={outcome: reasons for outcome in Outcome if (reasons := summary.reasons(outcome))},

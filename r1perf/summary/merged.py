@@ -8,6 +8,7 @@ from r1perf.result import Outcome
 from r1perf.schedule import Stage, begins_ns
 from r1perf.snapshot import Health, Snapshot
 from r1perf.summary.interval import Interval, Key, add_counters, add_series
+from r1perf.summary.readings import Read, Readings
 from r1perf.summary.run import Run
 
 ALL = -1
@@ -43,7 +44,7 @@ class Summary:
         self.since_ns = since_ns
         self.stages: list[Stage] = list(run.stages)
         self.intervals: dict[int, Interval] = {}  # the latest KEPT_NS
-        self.health: dict[str, dict[int, Health]] = {}  # by worker and interval
+        self.readings: dict[str, Readings] = {}  # by worker
         self.ended: dict[int, int] = {}  # offsets of the stages' ends, the latest of all workers
         self.clock_step_ns: dict[str, int] = {}  # by worker, the largest
         self.latest: dict[str, int] = {}  # by worker: its last interval
@@ -51,7 +52,8 @@ class Summary:
         self.counters: dict[Key, int] = {}
         self.flow: dict[int, dict[Key, int]] = {}  # by interval: counters of FLOW, grades, FIRST_CHUNKS
         self.per_chunk: Mapping[tuple[str, str], float] | None = None  # where it is a part of a run: see `rates.per_chunk`
-        self._levels: dict[int, dict[str, int]] = {}
+        self._levels: dict[int, tuple[int, int]] = {}  # by interval: in flight and waiting at its flip
+        self._at_latest: dict[str, Health] = {}  # by worker: of its last interval
         self._pending: dict[str, dict[tuple[str, int], int]] = {}  # by worker: due, without an outcome
         self._finished: set[str] = set()
         self._lost: set[str] = set()
@@ -64,17 +66,15 @@ class Summary:
 
     def merge(self, snapshot: Snapshot) -> bool:
         """Add a worker's interval; return False, and change nothing, where it was added before."""
-        mine = self.health.setdefault(snapshot.worker, {})
-        if snapshot.k in mine:
+        if not self.readings.setdefault(snapshot.worker, Readings()).add(snapshot.k, snapshot.health):
             return False
-        mine[snapshot.k] = snapshot.health
-        self.latest[snapshot.worker] = max(snapshot.k, self.latest.get(snapshot.worker, -1))
+        if snapshot.k > self.latest.get(snapshot.worker, -1):
+            self.latest[snapshot.worker], self._at_latest[snapshot.worker] = snapshot.k, snapshot.health
         reached_ns = snapshot.k * self.run.interval_ns + min(snapshot.health.wall_ns, self.run.interval_ns)
         self.elapsed_ns = max(self.elapsed_ns, reached_ns)
         add_counters(snapshot, self.counters)
-        levels = self._levels.setdefault(snapshot.k, {})
-        for workload, n in snapshot.in_flight:
-            levels[workload] = levels.get(workload, 0) + n
+        in_flight, waiting = self._levels.get(snapshot.k, (0, 0))
+        self._levels[snapshot.k] = in_flight + sum(n for _, n in snapshot.in_flight), waiting + snapshot.health.waiting
         for stage, offset_ns in snapshot.ended:
             self.ended[stage] = max(offset_ns, self.ended.get(stage, 0))
         step = self.clock_step_ns.get(snapshot.worker, 0)
@@ -172,7 +172,7 @@ class Summary:
     @property
     def in_flight(self) -> int:
         """Requests in flight or waiting at each worker's latest flip; none on workers that were lost."""
-        latest = (self.health[worker][k] for worker, k in self.latest.items() if worker not in self._lost)
+        latest = (health for worker, health in self._at_latest.items() if worker not in self._lost)
         return sum(health.in_flight + health.waiting for health in latest)
 
     @property
@@ -202,22 +202,21 @@ class Summary:
         wanted = self._wanted(stage)
         return [window for s in self.stages if s.index in wanted and (window := self.window(s)) is not None]
 
-    def levels(self, window: tuple[int, int], workload: str | None = None) -> list[int]:
-        """Return the requests in flight at each flip inside of a window."""
+    def levels(self, window: tuple[int, int], *, waiting: bool = False) -> list[int]:
+        """Return the requests in flight, or in flight and waiting for `max_in_flight`, at each flip inside of a window."""
         interval_ns = self.run.interval_ns
         return [
-            sum(n for w, n in by_workload.items() if workload in (None, w))
-            for k, by_workload in sorted(self._levels.items())
+            in_flight + (waits if waiting else 0)
+            for k, (in_flight, waits) in sorted(self._levels.items())
             if window[0] < (k + 1) * interval_ns <= window[1]
         ]
 
-    def healths(self, windows: list[tuple[int, int]]) -> Iterator[tuple[str, Health]]:
-        """Go through the workers' readings of intervals that lie wholly in one of these windows."""
+    def read(self, windows: list[tuple[int, int]]) -> Iterator[tuple[str, list[Read]]]:
+        """Go through the workers with their readings of the intervals that lie wholly in one of these windows."""
         interval_ns = self.run.interval_ns
-        for worker, mine in sorted(self.health.items()):
-            for k, health in sorted(mine.items()):
-                if any(begin <= k * interval_ns and (k + 1) * interval_ns <= end for begin, end in windows):
-                    yield worker, health
+        ks = sorted({k for begin, end in windows for k in range(-(-begin // interval_ns), end // interval_ns)})
+        for worker, readings in sorted(self.readings.items()):
+            yield worker, list(readings.of(ks))
 
     def _wanted(self, stage: int | None) -> set[int]:
         if stage is None:

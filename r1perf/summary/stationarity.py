@@ -1,5 +1,7 @@
 """Tell whether requests in flight still grew over a stage: then its figures describe the window, not the system.
 
+Requests that wait for a place in flight (`max_in_flight`) count too: at that limit they are what grows.
+
 Levels at successive flips depend on each other for about as long as a request stays in the system, so a regression over them
 finds trends in mere noise. The stage is therefore cut into batches at least as long as the p90 residence time (batch means,
 Law and Kelton, Simulation Modeling and Analysis, 9.5.3), and the batch means are tested for a rise with the rank test of
@@ -38,7 +40,7 @@ def stationarity(summary: Summary, stage: Stage) -> Stationarity | None:
     window = summary.window(stage)
     if window is None:
         return None
-    levels = summary.levels(window)
+    levels = summary.levels(window, waiting=True)
     residences = [
         p90 for workload in summary.workloads if (p90 := summary.counts("e2e", workload, stage.index).percentile(90)) is not None
     ]
@@ -82,5 +84,5 @@ def _batch_means(levels: Sequence[int], batches: int) -> list[float]:
 
 
 def _grew(first: float, last: float) -> Stationarity:
-    says = f"not stationary: requests in flight grew from {first:.0f} to {last:.0f}; throughput and E2E describe the window only"
+    says = f"not stationary: requests in flight or waiting grew from {first:.0f} to {last:.0f}; throughput and E2E describe the window only"
     return Stationarity(stationary=False, says=says)

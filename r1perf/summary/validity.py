@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from r1perf.health import STALL_NS
 from r1perf.result import Outcome
-from r1perf.snapshot import Health
 from r1perf.summary.merged import ALL, Summary
 
 DELAY_US = 5_000
@@ -65,40 +63,28 @@ def _missing(summary: Summary) -> Iterator[str]:
     lost = summary.outcomes().get(Outcome.LOST, 0)
     if lost:
         yield f"{lost} {_requests(lost)} in flight on a lost worker had no end"
-    for worker, mine in sorted(summary.health.items()):
-        gaps = max(mine) + 1 - len(mine) if mine else 0
-        if gaps:
-            yield f"{gaps} intervals of worker {worker} are missing"
+    for worker, readings in sorted(summary.readings.items()):
+        if readings.missing:
+            yield f"{readings.missing} intervals of worker {worker} are missing"
 
 
 def _machine(summary: Summary) -> Iterator[str]:
-    by_worker: dict[str, list[Health]] = {}
-    for worker, health in summary.healths(summary.windows()):
-        by_worker.setdefault(worker, []).append(health)
-    for worker, healths in by_worker.items():
-        wall_ns = sum(health.wall_ns for health in healths)
-        if not wall_ns:
+    for worker, read in summary.read(summary.windows()):
+        wall_us = sum(each.wall_us for each in read)
+        if not wall_us:
             continue
-        mean = sum(health.cpu_ns for health in healths) / wall_ns
-        p95 = _p95([health.cpu_ns / health.wall_ns for health in healths if health.wall_ns])
+        mean = sum(each.cpu_us for each in read) / wall_us
+        p95 = _p95([each.cpu_us / each.wall_us for each in read])
         if mean > CPU:
             yield f"worker {worker} used {mean:.0%} of a core (bound {CPU:.0%}): it was the bottleneck"
-        elif len(healths) >= CPU_INTERVALS and p95 > CPU:
+        elif len(read) >= CPU_INTERVALS and p95 > CPU:
             yield f"worker {worker} used {p95:.0%} of a core or more in one interval of 20 (bound {CPU:.0%}): it was the bottleneck"
-        stalled_ns = sum(map(_stalled_ns, healths))
-        if stalled_ns > STALLED_SHARE * wall_ns:
-            share = stalled_ns / wall_ns
+        share = sum(each.stalled_us for each in read) / wall_us
+        if share > STALLED_SHARE:
             yield f"worker {worker} stood still for {share:.1%} of the judged window (stalls over 10 ms; bound {STALLED_SHARE:.0%})"
     for worker, step_ns in sorted(summary.clock_step_ns.items()):
         if abs(step_ns) > CLOCK_STEP_NS:
             yield f"the wall clock of worker {worker} moved by {step_ns / 1e6:+.0f} ms during the run"
-
-
-def _stalled_ns(health: Health) -> int:
-    """Return how long a loop stood still in an interval; of an archive that does not tell only its longest stall is known."""
-    if health.stalled_ns is not None:
-        return health.stalled_ns
-    return health.loop_lag_max_ns if health.loop_lag_max_ns > STALL_NS else 0
 
 
 def _counts(summary: Summary) -> Iterator[str]:

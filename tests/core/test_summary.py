@@ -13,6 +13,7 @@ from r1perf.result import Outcome
 from r1perf.schedule import Stage
 from r1perf.snapshot import Counter, Health, Series, Snapshot
 from r1perf.summary import ALL, Interval, Summary, cost, document, little, rates, recent, stationarity, validity
+from r1perf.summary.readings import Read, Readings
 from r1perf.summary.stationarity import judge, rises
 from r1perf.target import Price, System
 
@@ -42,7 +43,8 @@ def mixed():
 
 
 def everything(summary):
-    return summary.series, summary.counters, summary.health, summary.ended, summary.levels((0, 99 * S))
+    read = list(summary.read([(0, 99 * S)]))
+    return summary.series, summary.counters, read, summary.in_flight, summary.ended, summary.levels((0, 99 * S), waiting=True)
 
 
 @settings(max_examples=30)
@@ -357,7 +359,39 @@ def test_an_overloaded_stage_is_not_stationary_and_a_steady_one_is():
     assert stationarity(summary, STAGES[2]).stationary is False
 
 
+@pytest.mark.parametrize(("waits", "expected"), [(0, True), (10, False)], ids=["a closed loop", "an open one at max_in_flight"])
+def test_what_waits_for_a_place_in_flight_grows_too(waits, expected):
+    quick = [series("e2e", [1_000_000])]
+    summary = merged(
+        *(
+            snapshot(
+                k,
+                series=quick,
+                in_flight=[("chat", 200)],
+                health=msgspec.structs.replace(HEALTH, in_flight=200, waiting=waits * k),
+            )
+            for k in range(40)
+        )
+    )
+    assert summary.levels((0, 2 * S), waiting=True) == [200, 200 + waits]
+    assert summary.levels((0, 2 * S)) == [200, 200]
+    assert stationarity(summary, STAGES[1]).stationary is expected
+
+
 # --- Validity ---
+
+
+def test_a_worker_has_12_bytes_of_each_interval_merged_in_any_order():
+    readings = Readings()
+    each = [msgspec.structs.replace(HEALTH, wall_ns=S + 1000 * k, cpu_ns=7000, stalled_ns=S << 20) for k in range(1000)]
+    for k in (*range(999, 10, -2), *range(10, 1000, 2)):
+        assert readings.add(k, each[k])
+    assert not readings.add(998, HEALTH)
+    assert (readings.missing, list(readings.of([0, 999, 1000, 10]))) == (
+        10,
+        [Read(1_000_999, 7, 2**32 - 1), Read(1_000_010, 7, 2**32 - 1)],
+    )
+    assert len(readings._us) * readings._us.itemsize == 12 * 1000
 
 
 def test_a_run_whose_generator_kept_up_is_valid():
