@@ -81,7 +81,7 @@ class Budget:
         most = call.output_tokens or call.max_tokens
         if most is None:
             return "a limit of cost or output tokens needs `max_tokens` on every workload: this request has none"
-        given = _input_most(call) + self._extra_bytes
+        given = self.input_most(call)
         hold = Hold(max(self._cost(given, 0, most), self._cost(given, given, most)), most)
         tokens = self._spent.output_tokens + self._held.output_tokens + hold.output_tokens
         if limits.output_tokens is not None and tokens > limits.output_tokens:
@@ -99,6 +99,10 @@ class Budget:
         self._holds += 1
         self._requests += 1
         return hold
+
+    def input_most(self, call: Call) -> int:
+        """Return the most input tokens that a call can have."""
+        return _prompt_most(call) + self._extra_bytes
 
     def settle(self, hold: Hold, result: Result) -> None:
         """Turn a hold into what the request has cost."""
@@ -124,8 +128,8 @@ class Budget:
         return self._price.cost(input_tokens, cached_tokens, output_tokens) or 0.0
 
 
-def _input_most(call: Call) -> int:
-    """Return the most input tokens that a call can have."""
+def _prompt_most(call: Call) -> int:
+    """Return the most tokens that a call's own prompt can have."""
     if call.body is not None:
         said, messages = len(msgspec.json.encode(call.body)), len(call.body.get("messages") or ())
     else:

@@ -111,7 +111,7 @@ class Conversations:
                     id=f"{arrival.index}.{number}", arrival=arrival.index, turn=number, workload=arrival.workload,
                     stage=stage, item=arrival.item, scheduled_ns=due_ns,
                 )  # fmt: skip
-                reply = self._request(ticket, prepared, hold, source, turn)
+                reply = self._request(ticket, call, prepared, hold, source, turn)
                 result = reply.result
                 if result.outcome in FAILED or result.outcome in CENSORED:
                     return result
@@ -133,7 +133,7 @@ class Conversations:
         """Tell whether a turn may still be scheduled: none after the window's end."""
         return not self._halt.is_set() and self._recorder.timeline.at(due_ns) != self._recorder.drain
 
-    def _request(self, ticket: Ticket, prepared: Any, hold: Hold, source: Source, turn: Turn) -> Reply:
+    def _request(self, ticket: Ticket, call: Call, prepared: Any, hold: Hold, source: Source, turn: Turn) -> Reply:
         """Send one scheduled request when there is a place in flight; it has exactly one outcome, whatever happens."""
         recorder = self._recorder
         recorder.count("scheduled", ticket.workload, ticket.stage)
@@ -151,7 +151,7 @@ class Conversations:
             reply = self._client.send(ticket, prepared, stream)
         finally:
             self._gate.leave()
-        result = self._graded(source, turn, reply)
+        result = self._bounded(self._graded(source, turn, reply), call)
         result = recorder.add(result, stream, result.grade)
         self._budget.settle(hold, result)
         self._on_result(result)
@@ -167,6 +167,13 @@ class Conversations:
         if found is None:
             return reply.result
         return msgspec.structs.replace(reply.result, grade=str(found.grade), answer=found.answer)
+
+    def _bounded(self, result: Result, call: Call) -> Result:
+        """Return the result with the most tokens that it can have had, where nobody told how many or the run's end cut it."""
+        if not result.untold and result.outcome not in CENSORED:
+            return result
+        output = None if result.length_ordered is not None else call.max_tokens or call.output_tokens
+        return msgspec.structs.replace(result, input_most=self._budget.input_most(call), output_most=output)
 
     def _dropped(self, ticket: Ticket) -> Result:
         return Result(

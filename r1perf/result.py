@@ -94,6 +94,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_source: str | None = None  # server | tokenizer | chunks
     length_ordered: int | None = None  # output tokens that were ordered exactly (ignore_eos)
     length_mismatch: bool = False
+    input_most: int | None = None  # the most input tokens that its prompt can have, and
+    output_most: int | None = None  # the bound on its answer: of requests that are `untold` or that the run's end cut
     reasoning_hidden: bool = False  # reasoning was counted but not streamed
     stray_events: int = 0  # events that were neither JSON nor [DONE]: ignored, with the text that they may have held
     request_id: str | None = None
@@ -103,6 +105,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     grade: str | None = None  # what its answer is worth (grading.Grade), where it was graded
     answer: str | None = None  # what was read as the answer for that, shortened
     stamps_ns: list[int] | None = None  # every output chunk's stamp, only with record_chunks
+
+    @property
+    def untold(self) -> bool:
+        """Tell whether the target may have read its prompt, and billed it, and nobody told how many tokens that were."""
+        refused = self.outcome is Outcome.CONNECT_ERROR or (self.status is not None and self.status >= 400)
+        return self.usage.input_tokens is None and self.sent_ns is not None and not refused
 
 
 class Stream:

@@ -39,6 +39,11 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     output_per_1m: float | None = None
     gpu_hour: float | None = None
 
+    @property
+    def input_costs(self) -> bool:
+        """Tell whether input tokens, cached or not, have a price."""
+        return bool(self.cost(1, 0, 0) or self.cost(1, 1, 0))
+
     def cost(self, input_tokens: float, cached_tokens: float, output_tokens: float) -> float | None:
         """Price tokens in USD; `cached_tokens` are part of `input_tokens`. None where no price per token is known."""
         if self.input_per_1m is None and self.output_per_1m is None:

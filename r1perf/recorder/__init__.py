@@ -308,6 +308,10 @@ class Recorder:
             tokens = getattr(result.usage, name)
             if tokens:
                 self.count(name, workload, stage, tokens)
+        if result.untold:
+            self.count("untold", workload, stage)
+            self.count("untold_output_tokens", workload, stage, result.usage.output_tokens or 0)
+            self.count("untold_input_most", workload, stage, result.input_most or 0)
         if result.token_source is not None:
             self.count(f"tokens_from_{result.token_source}", workload, stage)
         if result.usage.input_tokens and result.usage.cached_tokens is not None:

@@ -14,7 +14,7 @@ from r1perf.report.wording import count, digits, duration, money, plural, rate, 
 from r1perf.result import CENSORED, FAILED
 from r1perf.schedule.model import DRAIN
 from r1perf.sla import read_verdicts
-from r1perf.summary import Document, Rates, SeriesRow, StageRow
+from r1perf.summary import Cost, Document, Rates, SeriesRow, StageRow
 from r1perf.summary.document import Covered
 
 LATENCIES = ("ttft", "ttfo", "thinking", "itl", "tpot", "e2e")
@@ -197,6 +197,12 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
     known = [f"{name} ({count(n)})" for name, n in sources if n]
     if known:
         yield Text(f"tokens were counted by: {', '.join(known)}")
+    untold = document.counters.get("untold", 0)
+    if untold:
+        yield Text(
+            f"input tokens of {plural(untold, 'request')} nobody told: they are not in the rates of input and total tokens",
+            style="yellow",
+        )
     for workload in document.workloads:
         yield from accuracy_lines(workload)
     if document.cost:
@@ -204,7 +210,7 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
         basis = "GPU hours" if cost.basis == "gpu_hours" else "token prices"
         yield Text(
             f"cost: {money(cost.usd)} by {basis}, {money(cost.usd_per_1m_output_tokens)} per 1M output tokens, "
-            f"{money(cost.usd_per_request)} a request"
+            f"{money(cost.usd_per_request)} a request{_without_input(cost)}"
         )
     delay = rows.get(("schedule_delay", None, None))
     if delay:
@@ -219,6 +225,13 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
         yield Text("valid: the generator kept up", style="green")
     for reason in document.validity.reasons:
         yield Text(f"INVALID: {reason}", style="bold red")
+
+
+def _without_input(cost: Cost) -> str:
+    """Say what the cost leaves out."""
+    if not cost.untold:
+        return ""
+    return f"; without the input of {plural(cost.untold, 'request')}: {money(cost.usd_most)} with it at most, per 1M output tokens of the others alone"
 
 
 def _stationary(stage: StageRow) -> Iterator[Text]:

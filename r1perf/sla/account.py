@@ -1,5 +1,6 @@
 """Make each clause's evidence of one run, live or recorded: from its summary, and from what was counted for the clause."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -10,7 +11,7 @@ from r1perf.result import FAILED, Outcome
 from r1perf.scenario import Scenario
 from r1perf.schedule import Stage
 from r1perf.sla.clauses import Accuracy, Bound, Clause, Cost, Goodput, Max, Mean, Quantile, Throughput
-from r1perf.sla.consumption import cost, throughput
+from r1perf.sla.consumption import cost, throughput, untold
 from r1perf.sla.evidence import Absent, Attempts, Flow, Window
 from r1perf.sla.percentile import observed
 from r1perf.sla.tallied import Tallied
@@ -53,10 +54,8 @@ class Account:
         if why is not None:
             return Absent(why)
         match clause.aggregate:
-            case Throughput() as aggregate:
-                return self._flow(clause, throughput(self.summary, aggregate, *self._selection(clause), self._spans(clause)))
-            case Cost() as aggregate:
-                return self._flow(clause, cost(self.summary, aggregate, *self._selection(clause), self._spans(clause)))
+            case Throughput() | Cost() as aggregate:
+                return self._over_time(clause, aggregate)
             case Mean() as mean:
                 return self._mean(index, clause, mean)
             case Goodput() if isinstance(clause.bound, Bound) and clause.bound.unit.startswith("/"):
@@ -175,11 +174,14 @@ class Account:
         return self._tallied.mean(watch, self._window(clause), longest=self._longest(mean.metric), missing=missing)
 
     def _longest(self, metric: str) -> float:
-        """Return the most that a value can be, in its base unit."""
-        if METRICS[metric].unit == "us":
-            return float(self.scenario.target.timeouts.total)
-        bounds = [int(workload.max_tokens or 0) for workload in self.scenario.workload.values()]
-        return float(max(bounds)) if all(bounds) else float(self._counts(metric, None, None).most or 0)
+        """Return the most that a value can be of which its request does not say so itself, in its base unit.
+
+        The client's timeout counts from when a request was sent, most metrics from when it was scheduled. Tokens have no bound.
+        """
+        if METRICS[metric].unit != "us":
+            return math.inf
+        late_us = self._counts("schedule_delay", None, None).most or 0
+        return float(self.scenario.target.timeouts.total) + 1000.0 * late_us
 
     def _met_per_second(self, index: int, clause: Clause) -> Flow:
         """Return requests that met every limit, and seconds, by interval; those that cannot be known may have."""
@@ -188,6 +190,15 @@ class Account:
         rows = self._tallied.met(index, [k for k, _ in self._spans(clause)])
         flow = self._flow(clause, [(met, seconds) for met, (_, seconds) in zip(rows, self._spans(clause), strict=True)])
         return msgspec.structs.replace(flow, cut_high=float(unknown), unknown=unknown, missing=seen.missing)
+
+    def _over_time(self, clause: Clause, aggregate: Throughput | Cost) -> Flow:
+        selection, spans = self._selection(clause), self._spans(clause)
+        if isinstance(aggregate, Throughput):
+            rows = throughput(self.summary, aggregate, *selection, spans)
+        else:
+            rows = cost(self.summary, aggregate, *selection, spans)
+        n, ends = untold(self.summary, aggregate, *selection)
+        return msgspec.structs.replace(self._flow(clause, rows), untold=n, untold_ends=ends)
 
     def _flow(self, clause: Clause, rows: Sequence[tuple[float, float]]) -> Flow:
         window = self._window(clause)

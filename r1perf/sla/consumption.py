@@ -25,13 +25,13 @@ def throughput(summary: Summary, aggregate: Throughput, workload: str | None, st
 
 
 def cost(summary: Summary, aggregate: Cost, workload: str | None, stages: set[int], spans: Spans) -> list[Row]:
-    """Return USD and millions of tokens by interval.
+    """Return USD and millions of tokens by interval, of the requests whose input tokens are known.
 
     With prices by tokens these are the requests that were scheduled in the window, in the interval of their end, which may lie behind it;
     with GPU hours the window's time and what was produced in it.
     """
     price, gpus = summary.run.price, summary.run.system.gpus
-    if price.input_per_1m is None and price.output_per_1m is None:
+    if not _by_tokens(summary):
         tokens = _happened(summary, aggregate.of, workload, stages, spans)
         if tokens is None or price.gpu_hour is None or gpus is None:
             return []
@@ -43,9 +43,52 @@ def cost(summary: Summary, aggregate: Cost, workload: str | None, stages: set[in
             sum(_by_interval(summary, name, workload, stages, (k,)).values())
             for name in ("input_tokens", "cached_tokens", "output_tokens")
         )
-        tokens_k = {"input_tokens": given, "output_tokens": output, "total_tokens": given + output}[aggregate.of]
-        rows.append((price.cost(given, cached, output) or 0.0, tokens_k / 1e6))
+        if _needs_input(summary, aggregate):
+            output -= sum(_by_interval(summary, "untold_output_tokens", workload, stages, (k,)).values())
+        rows.append((price.cost(given, cached, output) or 0.0, _of(aggregate, given, output) / 1e6))
     return rows
+
+
+def untold(summary: Summary, aggregate: Throughput | Cost, workload: str | None, stages: set[int]) -> tuple[int, tuple[Row, ...]]:
+    """Return how many requests there are whose input tokens nobody told and are missing in the ratio, and what they can add to it.
+
+    Each may have had from none to one a byte of its prompt, all cached or none; between these the ratio is monotone, so these are its ends.
+    Output counts as it came. What was scheduled before a window may have begun in it, so a throughput looks at all stages.
+    """
+    by_tokens = isinstance(aggregate, Cost) and _by_tokens(summary)
+    if not (_needs_input(summary, aggregate) if by_tokens else aggregate.of in ("input_tokens", "total_tokens")):
+        return 0, ()
+    n, output, most = (
+        sum(
+            tokens
+            for (c, w, s), tokens in summary.counters.items()
+            if c == name and workload in (None, w) and (s in stages or not by_tokens)
+        )
+        for name in ("untold", "untold_output_tokens", "untold_input_most")
+    )
+    if not n:
+        return 0, ()
+    if isinstance(aggregate, Throughput):
+        return n, ((float(most), 0.0),)
+    if not by_tokens:
+        return n, ((0.0, most / 1e6),)
+    return n, tuple(
+        (summary.run.price.cost(given, cached, output) or 0.0, _of(aggregate, given, output) / 1e6)
+        for given, cached in ((0, 0), (most, 0), (most, most))
+    )
+
+
+def _by_tokens(summary: Summary) -> bool:
+    return summary.run.price.input_per_1m is not None or summary.run.price.output_per_1m is not None
+
+
+def _needs_input(summary: Summary, aggregate: Throughput | Cost) -> bool:
+    """Say whether a cost by tokens depends on input tokens at all."""
+    return aggregate.of != "output_tokens" or summary.run.price.input_costs
+
+
+def _of(aggregate: Cost, given: int, output: int) -> int:
+    return {"input_tokens": given, "output_tokens": output, "total_tokens": given + output}[aggregate.of]
 
 
 def _happened(summary: Summary, of: str, workload: str | None, stages: set[int], spans: Spans) -> dict[int, float] | None:

@@ -50,7 +50,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
     `intervals` are (numerator, denominator) of every interval of the judged window in order, in base units (ns, tokens, s, USD).
     Requests cut by the end add `cut` to the denominator and between `cut_low` and `cut_high` to the numerator; `unknown` is their number
-    where they add nothing to the denominator (goodput per second).
+    where they add nothing to the denominator (goodput per second). Of `untold` requests nobody told the input tokens: `untold_ends` are what
+    they can add to both sums where the ratio becomes least and most.
     """
 
     intervals: tuple[tuple[float, float], ...]
@@ -60,6 +61,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cut_low: float = 0.0
     cut_high: float = 0.0
     unknown: int = 0
+    untold: int = 0
+    untold_ends: tuple[tuple[float, float], ...] = ()
     without_value: int = 0  # failed attempts: they have no value, and a mean does not count them
     missing: int = 0  # of those cut or unknown: the archive does not hold what came of them
 

@@ -1,5 +1,6 @@
 """Judge claims on a ratio of sums over time: throughput, means, cost, goodput per second."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from r1perf.sla.bootstrap import RESAMPLES, Spread, ratio
 from r1perf.sla.clauses import Clause, Dimension
 from r1perf.sla.evidence import Flow
 from r1perf.sla.shares import WINDOW_ONLY, without_line
-from r1perf.sla.wording import amount, count
+from r1perf.sla.wording import amount, count, decide
 
 
 def judge_flow(clause: Clause, seen: Flow, bound: float, dimension: Dimension, alpha: float, seed: int = 0) -> dict[str, Any]:
@@ -17,13 +18,15 @@ def judge_flow(clause: Clause, seen: Flow, bound: float, dimension: Dimension, a
         seen.intervals, alpha=alpha, against=bound, interval_s=seen.interval_s, residence_s=seen.residence_p90_s, seed=seed
     )
     if spread is None:
-        left = f", and {without_line(seen.missing)}" if seen.missing else ""
+        parts = [without_line(seen.missing)] * bool(seen.missing) + [_untold(seen)] * bool(seen.untold)
+        left = f", and {' and '.join(parts)}" if parts else ""
         return {"verdict": "inconclusive", "says": f"nothing to judge: no interval has a value{left}", "dimension": dimension}
     known, spread = spread, _with_cut(seen, spread)
     best, worst = _ends(clause, spread)
     p_fail = spread.at_or_over if clause.upward else 1 - spread.at_or_over
     fields: dict[str, Any] = {
-        "dimension": dimension, "value": spread.value, "lower": spread.lower, "upper": spread.upper, "clusters": "time",
+        "dimension": dimension, "value": spread.value, "lower": spread.lower, "clusters": "time",
+        "upper": spread.upper if math.isfinite(spread.upper) else None,
         "batches": spread.blocks, "batch_s": spread.block_s, "window_only": spread.window_only, "notes": _notes(seen, spread),
         "p_fail": max(p_fail, 1 / RESAMPLES),
     }  # fmt: skip
@@ -43,7 +46,8 @@ def judge_flow(clause: Clause, seen: Flow, bound: float, dimension: Dimension, a
     says = f"{name} = {amount(spread.value, dimension)}; {amount(spread.lower, dimension)} to {amount(spread.upper, dimension)} straddle the bound"
     best, worst = _ends(clause, known)
     if _meets(clause, worst, bound) or not _meets(clause, best, bound):  # no longer window would tell more of what is not known
-        return fields | {"verdict": "inconclusive", "says": f"{says}; {' and '.join(_unknown(seen))} decide"}
+        unknown = seen.cut + seen.unknown + seen.untold
+        return fields | {"verdict": "inconclusive", "says": f"{says}; {' and '.join(_unknown(seen))} {decide(unknown)}"}
     return fields | {"verdict": "inconclusive", "says": says} | _needs(seen, known, bound)
 
 
@@ -64,16 +68,14 @@ def _meets(clause: Clause, value: float, bound: float) -> bool:
 
 
 def _with_cut(seen: Flow, spread: Spread) -> Spread:
-    """Move each bound by what the requests that were cut can do to it."""
-    if not seen.cut and not seen.unknown:
+    """Move each bound by what the requests of which not all is known can do to it."""
+    if not seen.cut and not seen.unknown and not seen.untold:
         return spread
     numerator = sum(a for a, _ in seen.intervals)
     denominator = sum(b for _, b in seen.intervals)
-    low = (numerator + seen.cut_low) / (denominator + seen.cut)
-    high = (numerator + seen.cut_high) / (denominator + seen.cut)
-    return msgspec.structs.replace(
-        spread, lower=spread.lower + min(0.0, low - spread.value), upper=spread.upper + max(0.0, high - spread.value)
-    )
+    ends = ((seen.cut_low, seen.cut), (seen.cut_high, seen.cut), *seen.untold_ends)
+    moved = [(numerator + a) / (denominator + b) - spread.value for a, b in ends]
+    return msgspec.structs.replace(spread, lower=spread.lower + min(0.0, *moved), upper=spread.upper + max(0.0, *moved))
 
 
 def _needs(seen: Flow, spread: Spread, bound: float) -> dict[str, Any]:
@@ -90,7 +92,11 @@ def _unknown(seen: Flow) -> list[str]:
     """Name the requests of which it is not known what they add."""
     cut = seen.cut + seen.unknown - seen.missing
     parts = [f"{count(cut, 'request')} cut by the end of the run"] * bool(cut)
-    return parts + [without_line(seen.missing)] * bool(seen.missing)
+    return parts + [without_line(seen.missing)] * bool(seen.missing) + [_untold(seen)] * bool(seen.untold)
+
+
+def _untold(seen: Flow) -> str:
+    return f"{count(seen.untold, 'request')} whose input tokens nobody told"
 
 
 def _notes(seen: Flow, spread: Spread) -> tuple[str, ...]:

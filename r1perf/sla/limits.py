@@ -150,6 +150,16 @@ def at_least(metric: str, result: Result) -> float | None:
     return None if result.outcome not in CENSORED or _final(metric, result) else _reached(metric, result)
 
 
+def at_most(metric: str, result: Result) -> float | None:
+    """Return the most tokens that a request that was cut can have; None where the request itself says nothing of that."""
+    match metric:
+        case "output_tokens" | "reasoning_tokens":
+            return result.length_ordered if result.length_ordered is not None else result.output_most
+        case "input_tokens" | "cached_tokens":
+            return result.input_most if result.usage.input_tokens is None else result.usage.input_tokens
+    return None
+
+
 def _span(start_ns: int | None, end_ns: int | None) -> float | None:
     return None if start_ns is None or end_ns is None else end_ns - start_ns
 

@@ -50,7 +50,9 @@ def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, dama
     tallied.add(_requests(run, workers, summary, watches, origins, lines))
     short, missing = _short(written, summary, workers, origins), _missing(built, lines)
     unread = missing(None, {row.plan.index for row in built.stages})
-    lost = None if not unread else f"{count(unread, 'request')} of the run have no line in the archive"
+    lost = (
+        None if not unread else f"{count(unread, 'request')} of the run {'has' if unread == 1 else 'have'} no line in the archive"
+    )
     absent = {
         index: why for index, one in enumerate(terms.clauses) if (why := _absent(one, watches, index, short, lost)) is not None
     }

@@ -6,7 +6,7 @@ from r1perf.sla.binomial import at_least, attempts_to_decide, fails, lower, pass
 from r1perf.sla.curtailment import kindest
 from r1perf.sla.dependence import Worth, worth
 from r1perf.sla.evidence import Attempts
-from r1perf.sla.wording import count, percent
+from r1perf.sla.wording import count, decide, percent
 
 MOST_MORE = 100_000_000
 """Beyond so many attempts a claim is too near its limit to be decided."""
@@ -83,9 +83,8 @@ def _undecided(seen: Attempts, fields: dict[str, Any], allowed: float, alpha: fl
     says = f"{seen.over_certain:,} of {seen.n:,} = {percent(fields['value'])} missed; {bounds}"
     unknown = seen.over_possible - seen.over_certain
     if unknown and (unknown == seen.n or passes(seen.over_certain * scale, seen.n * scale, allowed, alpha)):
-        return {
-            "says": f"{says}; {_cut(seen)} decide" + (", let them end" if unknown > seen.missing and not seen.bracketed else "")
-        }
+        waiting = f", let {'it' if unknown == 1 else 'them'} end" if unknown > seen.missing and not seen.bracketed else ""
+        return {"says": f"{says}; {_cut(seen)} {decide(unknown)}{waiting}"}
     if seen.bracketed:  # the bucket's share stays as well
         share, unknown = (seen.over_possible if seen.over_possible <= allowed * seen.n else seen.over_certain) / seen.n, 0
     else:
@@ -94,10 +93,10 @@ def _undecided(seen: Attempts, fields: dict[str, Any], allowed: float, alpha: fl
     if total is None:
         return {"says": f"{says}; too near its limit for any number of requests"}
     more = max(1, total - seen.n)
-    window_s = len(seen.intervals) * seen.interval_s
+    window_s, inside = len(seen.intervals) * seen.interval_s, sum(n for n, _ in seen.intervals)
     needs: dict[str, Any] = {"says": says, "needs_requests": more}
-    if window_s:
-        needs["needs_s"] = window_s * more / seen.n
+    if inside:  # what an archive lost of the intervals is in `n` alone
+        needs["needs_s"] = window_s * more / inside
     return needs
 
 

@@ -52,11 +52,12 @@ class Tallied:
         )
 
     def mean(self, watch: Watch, window: Window, *, longest: float, missing: int = 0) -> Flow:
-        """Make the evidence of a mean; `longest` is the most that a value can be: the client's total timeout in ns, `max_tokens`.
+        """Make the evidence of a mean; `longest` is the most that a value can be of which its request does not say so itself.
 
         `missing` requests are not in the archive: each may have had any value.
         """
         total = self.total(watch.clause)
+        unsaid = total.cut_open + missing
         rows = [self.rows.get((watch.clause, k), Tally(watch.clause, k)) for k in window.ks]
         return Flow(
             intervals=tuple((float(row.total), float(row.valued)) for row in rows),
@@ -64,7 +65,7 @@ class Tallied:
             residence_p90_s=window.residence_p90_s,
             cut=total.cut + missing,
             cut_low=float(total.cut_least),
-            cut_high=max(float(total.cut_least), (total.cut + missing) * longest),
+            cut_high=max(float(total.cut_least), total.cut_most + (unsaid * longest if unsaid else 0.0)),
             missing=missing,
             without_value=sum(n for cause, n in total.causes.items() if cause in FAILED),
         )

@@ -16,14 +16,15 @@ from r1perf.histogram import IntArray
 from r1perf.result import CENSORED, FAILED, Result, Stream
 from r1perf.sla.dependence import Clusters
 from r1perf.sla.flight import Flight, missed_already
-from r1perf.sla.limits import Fate, Watch, at_least, cause, fate, final
+from r1perf.sla.limits import Fate, Watch, at_least, at_most, cause, fate, final
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
     """The counts of one clause for interval `k`, of one worker's snapshot.
 
     `total` sums the metric over `valued` requests or gaps (for means), in ns or tokens; `cut` requests ended with the run before
-    they had a value, which is at least their share of `cut_least`. Cluster sums are of requests (gaps) and of conversations that
+    they had a value. All of them have at least `cut_least` together; all but `cut_open` of them at most `cut_most`, and of these no
+    request says what it can be at most. Cluster sums are of requests (gaps) and of conversations that
     were over in the snapshot's interval; they have k = -1.
     """
 
@@ -37,6 +38,8 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
     total: int = 0
     cut: int = 0
     cut_least: int = 0
+    cut_most: int = 0
+    cut_open: int = 0
     causes: dict[str, int] = {}
     requests: Clusters = Clusters()
     conversations: Clusters = Clusters()
@@ -55,6 +58,8 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
             total=self.total + other.total,
             cut=self.cut + other.cut,
             cut_least=self.cut_least + other.cut_least,
+            cut_most=self.cut_most + other.cut_most,
+            cut_open=self.cut_open + other.cut_open,
             causes={name: self.causes.get(name, 0) + other.causes.get(name, 0) for name in names},
             requests=self.requests + other.requests,
             conversations=self.conversations + other.conversations,
@@ -172,6 +177,7 @@ class Tallier:
         if len(watch.limits) == 1:
             metric = watch.limits[0].metric
             value, least = final(metric, result), at_least(metric, result)
+            most = None if least is None else at_most(metric, result)
             row += Tally(
                 watch.clause,
                 k,
@@ -179,6 +185,8 @@ class Tallier:
                 total=round(value or 0),
                 cut=int(least is not None),
                 cut_least=round(least or 0),
+                cut_most=round(most or 0),
+                cut_open=int(least is not None and most is None),
             )
         self._add(row)
         self._turn(watch.clause, result.arrival, 1, int(missed))

@@ -1,5 +1,7 @@
 """Write the numbers of verdicts for people: three digits, the unit that fits, no false precision."""
 
+import math
+
 from r1perf.sla.clauses import Dimension
 
 _STEPS_NS = ((3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
@@ -7,6 +9,8 @@ _STEPS_NS = ((3_600_000_000_000, "h"), (60_000_000_000, "m"), (1_000_000_000, "s
 
 def amount(value: float, dimension: Dimension) -> str:
     """Write a value in its base unit (ns, tokens, per second, share of 1, USD): `941 ms`, `2,031/s`, `8.7 %`, `$2.41`."""
+    if math.isinf(value):
+        return "no limit"
     match dimension:
         case "time":
             return duration(value)
@@ -46,6 +50,11 @@ def percent(share: float) -> str:
     if 99.9 < value < 100:
         return f"{100 - float(f'{100 - value:.1g}'):g} %"
     return f"{value:.1f}".removesuffix(".0") + " %"
+
+
+def decide(n: int) -> str:
+    """Write the verb for so many things of which not all is known."""
+    return "decides" if n == 1 else "decide"
 
 
 def count(n: int, thing: str) -> str:

@@ -36,13 +36,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the run cost, in USD. `basis` says how it was computed: from tokens, or from GPUs and hours.
 
     `usd` covers the whole run; `usd_per_1m_output_tokens` the judged window (GPU hours), or the requests that were scheduled
-    in it (token prices).
+    in it and whose input tokens are known (token prices). The input of `untold` requests is not in `usd`; it would make it
+    `usd_most` at most.
     """
 
     basis: str
     usd: float
     usd_per_1m_output_tokens: float | None = None
     usd_per_request: float | None = None
+    usd_most: float | None = None
+    untold: int | None = None
 
 
 class Little(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,10 +111,16 @@ def came(summary: Summary, name: str, workload: str | None = None, stage: int | 
 def cost(summary: Summary) -> Cost | None:
     """Return what the run cost; None where no price (or, for GPU hours, no number of GPUs) is stated."""
     price, gpus = summary.run.price, summary.run.system.gpus
+    most, untold = None, 0
     if price.input_per_1m is not None or price.output_per_1m is not None:
         usd = _token_cost(summary, ALL)
-        tokens = summary.counter("output_tokens")
-        per_1m = _token_cost(summary, None) / tokens * 1e6 if tokens else None
+        left_out = 0
+        if price.input_costs and (untold := summary.counter("untold", stage=ALL)):
+            given = summary.counter("untold_input_most", stage=ALL)
+            most = usd + max(price.cost(given, 0, 0) or 0.0, price.cost(given, given, 0) or 0.0)
+            left_out = summary.counter("untold_output_tokens")
+        tokens = summary.counter("output_tokens") - left_out
+        per_1m = _token_cost(summary, None, left_out) / tokens * 1e6 if tokens else None
         basis = "tokens"
     elif price.gpu_hour is not None and gpus:
         usd = price.gpu_hour * gpus * summary.covered_ns / 3.6e12
@@ -122,7 +131,10 @@ def cost(summary: Summary) -> Cost | None:
     else:
         return None
     completed = summary.counter("completed", stage=ALL)
-    return Cost(basis=basis, usd=usd, usd_per_1m_output_tokens=per_1m, usd_per_request=usd / completed if completed else None)
+    return Cost(
+        basis=basis, usd=usd, usd_per_1m_output_tokens=per_1m, usd_per_request=usd / completed if completed else None,
+        usd_most=most, untold=untold or None,
+    )  # fmt: skip
 
 
 def little(summary: Summary) -> Little | None:
@@ -134,10 +146,7 @@ def little(summary: Summary) -> Little | None:
     return Little(in_flight_mean=sum(levels) / len(levels), from_residence=busy_ns / summary.covered_ns)
 
 
-def _token_cost(summary: Summary, stage: int | None) -> float:
-    """Price the tokens of requests scheduled in a stage; cached ones at their own price where one is stated."""
-    price = summary.run.price
+def _token_cost(summary: Summary, stage: int | None, left_out: int = 0) -> float:
+    """Price the tokens of requests scheduled in a stage, without so many output tokens."""
     given, cached, output = (summary.counter(name, stage=stage) for name in ("input_tokens", "cached_tokens", "output_tokens"))
-    input_price = price.input_per_1m or 0.0
-    cached_price = input_price if price.cached_per_1m is None else price.cached_per_1m
-    return ((given - cached) * input_price + cached * cached_price + output * (price.output_per_1m or 0.0)) / 1e6
+    return summary.run.price.cost(given, cached, output - left_out) or 0.0

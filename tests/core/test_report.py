@@ -148,6 +148,14 @@ CLOSING = {
         r"cost: \$0\.0\d+ by token prices, \$\d\.\d\d per 1M output tokens, \$0\.000\d+ a request",
     ),
     "gpu-hours": (lambda: document(summary(price=Price(gpu_hour=2.0))), r"cost: \$0\.444 by GPU hours, "),
+    "untold": (
+        lambda: document(untold()),
+        (
+            r"input tokens of 4 requests nobody told: they are not in the rates of input and total tokens\n"
+            r"cost: \$0\.549 by token prices, \$3\.02 per 1M output tokens, \$0\.549 a request; without the input of 4 requests: \$3\.30 with it at "
+            r"most, per 1M output tokens of the others alone\n"
+        ),
+    ),
     "sources": (lambda: document(summary()), r"tokens were counted by: server \(\d+\)"),
     "delay": (lambda: document(summary()), r"schedule delay: p50 0\.\d\d ms, p99 0\.\d\d ms, max 0\.40 ms"),
     "stationarity": (lambda: document(summary()), r"stage steady: "),
@@ -181,6 +189,16 @@ def prompted():
     )  # fmt: skip
     merged = summary()
     merged.run = msgspec.structs.replace(merged.run, prompting={"chat": facts})
+    return merged
+
+
+def untold():
+    """A request of 100,000 tokens in and 100,000 out; four of 100,000 out together, and of 5 MB of prompts."""
+    merged = Summary(a_run(price=Price(input_per_1m=0.55, output_per_1m=2.47)))
+    numbers = {"completed": 1, "input_tokens": 100_000, "output_tokens": 200_000}
+    numbers |= {"untold": 4, "untold_output_tokens": 100_000, "untold_input_most": 5_000_000}
+    extra = [Counter(name, "aime", 2, n) for name, n in numbers.items()]
+    merged.merge(msgspec.structs.replace(snapshots()[-1], counters=extra, series=[]))
     return merged
 
 

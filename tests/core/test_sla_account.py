@@ -119,6 +119,23 @@ def test_without_counted_tokens_there_is_nothing_to_judge():
     assert (found.verdict, found.says) == ("inconclusive", "nothing to judge: no interval has a value")
 
 
+def untold(outcome, *, price=None, **ended):
+    """Two requests that ended well, and two so."""
+    summary = Summary(a_run(**({} if price is None else {"price": price})))
+    recorder = Recorder("0", STAGES, T0, S)
+    well = {"outcome": Outcome.OK, "usage": Usage(500, 10, None, 100), "token_source": "server"}
+    for second in range(40):
+        at_ns, n = T0 + second * S, second - 16
+        known = {"sent_ns": at_ns, "first_ns": at_ns + 1, "last_ns": at_ns + 2, "done_ns": at_ns + 3}
+        known |= {"id": f"{n}.0", "arrival": n, "turn": 0, "workload": "chat", "stage": 2, "item": n, "scheduled_ns": at_ns}
+        if n in range(4):
+            recorder.add(Result(**(known | (ended | {"outcome": outcome} if n % 2 else well))), None)
+        summary.merge(recorder.flip(at_ns + S))
+    clauses = [f"cost_per_1m({of}_tokens) < $30" for of in ("output", "input", "total")]
+    clauses += [f"throughput({of}_tokens) > 1/s" for of in ("input", "output")]
+    return Account(summary, SCENARIO, Terms(tuple(map(parse, clauses))), Tallied())
+
+
 class TestCost:
     def test_by_tokens(self):
         made = account(["cost_per_1m(output_tokens) < $9"])
@@ -134,6 +151,61 @@ class TestCost:
         )
         assert totals(made.evidence(0)) == pytest.approx((255.9e-6, 500e-6))
         assert totals(made.evidence(1)) == pytest.approx((255.9e-6, 510e-6))
+
+    def test_requests_whose_input_nobody_told_are_left_out_and_bounded(self):
+        """Two of 500 tokens in (100 cached) and 10 out cost 255.9 USD a million; two timed out, of 7 chunks and at most 2,000 bytes each."""
+        told, rest = (2 * 255.9e-6, 2 * 10 / 1e6), (2, 14, 4000)
+        made = untold(Outcome.TIMEOUT, usage=Usage(output_tokens=7), input_most=2000)
+        found = made.evidence(0)
+        assert totals(found) == pytest.approx(told)
+        none, full, cached = ((rest[1] * 2.19 + rest[2] * price) / 1e6 for price in (0, 0.55, 0.14))
+        assert (found.untold, len(found.untold_ends)) == (2, 3)
+        assert [usd for usd, _ in found.untold_ends] == pytest.approx([none, full, cached])
+        assert [millions for _, millions in found.untold_ends] == pytest.approx([14e-6] * 3)
+        assert [millions for _, millions in made.evidence(1).untold_ends] == pytest.approx([0, 4e-3, 4e-3])
+        table = cost(made.summary)
+        assert table.usd_per_1m_output_tokens == pytest.approx(25.59)
+        assert (table.untold, table.usd) == (2, pytest.approx(told[0] + none))
+        assert table.usd_most == pytest.approx(told[0] + full)
+
+    def test_such_requests_decide(self):
+        """The others cost $25.59; with these it may be (511.8 + 30.66 + 2,200) / 34 = $80.66, or without their input $15.95."""
+        made = untold(Outcome.TIMEOUT, usage=Usage(output_tokens=7), input_most=2000)
+        found = {one.clause: one for one in verdicts(made)}
+        one = found["cost_per_1m(output_tokens) < $30"]
+        assert one.verdict == "inconclusive"
+        assert one.says.endswith("; 2 requests whose input tokens nobody told decide")
+        assert "2 requests whose input tokens nobody told: counted both ways" in one.notes
+        assert one.upper == pytest.approx((511.8 + 30.66 + 2200) / 34)
+        assert one.lower == pytest.approx((511.8 + 30.66) / 34)
+
+    @pytest.mark.parametrize(
+        "why",
+        [
+            {"outcome": Outcome.OVERLOADED, "status": 503},
+            {"outcome": Outcome.CONNECT_ERROR},
+            {"outcome": Outcome.DROPPED, "sent_ns": None},
+            {"outcome": Outcome.FILTERED, "usage": Usage(500, 10, None, 100)},
+        ],
+        ids=["refused", "not connected", "not sent", "told"],
+    )
+    def test_what_was_refused_or_told_leaves_nothing_open(self, why):
+        made = untold(why.pop("outcome"), **why)
+        assert (made.evidence(0).untold, made.evidence(0).untold_ends) == (0, ())
+        assert (cost(made.summary).untold, cost(made.summary).usd_most) == (None, None)
+
+    def test_where_input_costs_nothing_all_output_counts(self):
+        made = untold(Outcome.TIMEOUT, usage=Usage(output_tokens=7), input_most=2000, price=Price(output_per_1m=2.0))
+        assert totals(made.evidence(0)) == pytest.approx((68e-6, 34e-6))
+        assert made.evidence(0).untold == 0
+        assert made.evidence(1).untold == 2
+        assert cost(made.summary).usd_per_1m_output_tokens == pytest.approx(2.0)
+
+    def test_a_rate_of_input_may_be_higher_by_what_nobody_told(self):
+        made = untold(Outcome.TIMEOUT, usage=Usage(output_tokens=7), input_most=2000)
+        assert [(made.evidence(n).untold, made.evidence(n).untold_ends) for n in (3, 4)] == [(2, ((4000.0, 0.0),)), (0, ())]
+        by_hours = untold(Outcome.TIMEOUT, input_most=2000, price=Price(gpu_hour=1.0))
+        assert [by_hours.evidence(n).untold_ends for n in (0, 1)] == [(), ((0.0, 0.004),)]
 
     def test_by_gpu_hours(self):
         made = account(["cost_per_1m(output_tokens) < $9"], price=Price(gpu_hour=1.17), system=System(gpus=16))

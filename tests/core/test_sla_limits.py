@@ -1,5 +1,7 @@
 """What one request means for a clause, and the counts that workers ship: exact, additive, and the same live and recorded."""
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
@@ -218,7 +220,7 @@ def test_tally_by_hand() -> None:
         Tally(0, -1, conversations=Clusters(1, 2, 1, 4, 1, 2, 1)),
         Tally(0, 4, n=1, valued=1, total=100 * MS),
         Tally(0, 5, n=1, over=1, causes={"timeout": 1}),
-        Tally(0, 6, n=1, unknown=1, not_applicable=1, cut=1, cut_least=90 * MS),
+        Tally(0, 6, n=1, unknown=1, not_applicable=1, cut=1, cut_least=90 * MS, cut_open=1),
         Tally(1, -1, requests=Clusters(2, 6, 3, 18, 5, 9, 2), conversations=Clusters(1, 6, 3, 36, 9, 18, 1)),
         Tally(1, 5, n=4, over=3, valued=3, total=189 * MS, causes={"slow": 2, "timeout": 1}),
         Tally(1, 6, n=2, valued=2, total=50 * MS),
@@ -248,6 +250,30 @@ def test_tally_by_hand() -> None:
         cut_high=600e9,
         without_value=1,
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "cut", "most"),
+    [
+        ("output_tokens", {"length_ordered": 60, "output_most": 4000}, 60),
+        ("reasoning_tokens", {"length_ordered": 60}, 60),
+        ("output_tokens", {"output_most": 4000}, 4000),
+        ("output_tokens", {"input_most": 900}, math.inf),
+        ("input_tokens", {"input_most": 900, "length_ordered": 60}, 900),
+        ("cached_tokens", {"input_most": 900}, 900),
+        ("input_tokens", {"usage": Usage(200), "input_most": 900}, 200),
+        ("input_tokens", {"length_ordered": 60, "output_most": 4000}, math.inf),
+        ("e2e", {"length_ordered": 60, "input_most": 900}, 600e9),
+    ],
+)
+def test_a_mean_takes_of_a_cut_request_the_most_that_it_can_be(metric: str, cut: dict[str, object], most: float) -> None:
+    watched = Watch(0, (Limit(metric, "<", 1e9),))
+    longest = 600e9 if metric == "e2e" else math.inf
+    ran = [(0, result()), (0, result(Outcome.CANCELLED, done_ns=500 * MS, **(WAITING | cut)))]
+    flow = replay([watched], [1], ran).mean(watched, Window((0,)), longest=longest)
+    assert (flow.cut, flow.cut_high) == (1, most)
+    missing = replay([watched], [1], ran).mean(watched, Window((0,)), longest=longest, missing=1)
+    assert missing.cut_high == (1200e9 if metric == "e2e" else math.inf), "nothing bounds a request without a line"
 
 
 streams = st.lists(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 2)), min_size=1, max_size=8), min_size=1, max_size=6)

@@ -94,6 +94,18 @@ def test_beyond_max_in_flight_arrivals_wait_and_their_delay_counts():
     assert [result.scheduled_ns - T0 for result in ran.results] == [0, 100 * MS, 200 * MS, 300 * MS]
 
 
+def test_a_request_whose_tokens_nobody_told_says_how_many_it_can_have_at_most():
+    """A byte each of the prompt "0.0", 16 for the template and 16 for its one message; the workload bounds the answer."""
+    ran = drive(constant("1/s"), duration=Duration.seconds(1), client={"service_ms": 500, "status": None}, cut_ms=200)
+    assert [(one.outcome, one.input_most, one.output_most) for one in ran.results] == [(Outcome.CANCELLED, 3 + 32, 100)]
+    assert (ran.counters["untold"], ran.counters["untold_input_most"], ran.counters["untold_output_tokens"]) == (1, 35, 0)
+    refused = drive(
+        constant("1/s"), duration=Duration.seconds(1), client={"outcomes": {"0.0": Outcome.OVERLOADED}, "status": 503}
+    )
+    assert [(one.outcome, one.input_most, one.output_most) for one in refused.results] == [(Outcome.OVERLOADED, None, None)]
+    assert not refused.counters["untold"]
+
+
 def test_turns_follow_their_answers_and_carry_the_history():
     ran = drive(constant("1/s"), duration=Duration.seconds(2), talks=Talks(3, think_ms=50), client={"service_ms": 100})
     assert ran.client.sent[:3] == [("0.0", 0.0), ("0.1", 150.0), ("0.2", 300.0)]
