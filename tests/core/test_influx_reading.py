@@ -100,6 +100,16 @@ def test_any_part_is_the_exact_merge_of_its_points(begin, length):
     assert got.part == Covered(first, min(last, 50), 50)
 
 
+def test_what_waited_for_a_place_in_flight_makes_a_stage_not_stationary_there_too():
+    replace = msgspec.structs.replace
+    queued = [
+        [replace(one, health=replace(one.health, waiting=10 * max(one.k - 20, 0))) for one in together] for together in in_order()
+    ]
+    bucket, built = written(queued)
+    assert [row.stationary for row in built.stages if row.plan.name == "steady"] == [False]
+    assert read(bucket, find(bucket, built.run_id), WHOLE).stages == built.stages
+
+
 LONG = (
     Stage(0, "steady", 0, 60 * S, judged=True, says="constant 0.2/s"),
     Stage(1, "drain", 60 * S, None, judged=False, says="drain"),

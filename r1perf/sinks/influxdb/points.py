@@ -150,6 +150,8 @@ def _generator(group: Group, interval_ns: int) -> Fields:
     reached = {k: healths for k, healths in group.health.items() if healths}
     if group.ended:
         fields["stages_ended"] = _pairs(group.ended)
+    if waiting := {k: n for k, healths in sorted(reached.items()) if (n := sum(health.waiting for health in healths))}:
+        fields["waiting_flips"] = _pairs(waiting)
     if not reached:
         return fields
     everything = [health for healths in reached.values() for health in healths]

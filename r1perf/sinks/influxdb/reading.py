@@ -128,6 +128,7 @@ class _Point:
         offset_ns = max(time_ms * 1_000_000 - run.started_ns // 1_000_000 * 1_000_000, 0)
         self._first = -(-offset_ns // run.interval_ns)
         self._flips: dict[int, int] = {}
+        self._waiting: dict[int, int] = {}
         self._elapsed_ns = 0
         self.levels: dict[str, dict[int, int]] = {}
         self.series: list[Series] = []
@@ -135,6 +136,7 @@ class _Point:
 
     def generator(self, fields: Mapping[str, Any]) -> None:
         self._flips = _pairs(fields["flips"])
+        self._waiting = _pairs(fields.get("waiting_flips", ""))
         self._elapsed_ns = int(fields.get("elapsed_ns", 0))
 
     def place(self, row: Row) -> None:
@@ -159,7 +161,7 @@ class _Point:
                     k=k,
                     series=self.series if carries else [],
                     counters=self.counters if carries else [],
-                    health=Health(0, 0, 0, wall_ns, 0, 0, 0),
+                    health=Health(0, self._waiting.get(k, 0), 0, wall_ns, 0, 0, 0),
                     in_flight=[(workload, levels[k]) for workload, levels in self.levels.items() if k in levels],
                     ended=[],
                 )
