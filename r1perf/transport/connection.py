@@ -20,8 +20,8 @@ class Connection:
     """A connected socket, with TLS or without; carries one exchange at a time."""
 
     __slots__ = (
-        "_event", "_failure", "_loop", "_now_ns", "_recv", "_response", "_sock", "_tls", "_unsent", "_watch", "closed", "idle_since_ns",
-        "local_port", "used",
+        "_event", "_failure", "_graced", "_loop", "_now_ns", "_recv", "_response", "_sock", "_tls", "_unsent", "_watch", "closed",
+        "idle_since_ns", "local_port", "used",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, sock: _socket.socket, tls: Tls | None = None) -> None:
@@ -35,6 +35,7 @@ class Connection:
         self._event: Event | None = None
         self._response: Response | None = None
         self._failure: BaseException | None = None
+        self._graced = False  # the answer is over, and the end of the framing waited for
         self.local_port: int = sock.getsockname()[1]
         self.used = False  # it carried an exchange before
         self.idle_since_ns = 0
@@ -46,7 +47,7 @@ class Connection:
         The caller closes the connection after any exception.
         """
         event = self._event = self._loop.event()
-        self._response = response
+        self._response, self._graced = response, False
         try:
             self._send(payload if self._tls is None else self._encrypt(self._tls, payload))
             del payload  # a long prompt is not kept while its answer streams
@@ -57,7 +58,7 @@ class Connection:
             self._response = self._event = None
             response.release()
         self.used = True
-        return response.complete and response.keep_alive and self._unsent is None
+        return response.complete and response.keep_alive and self._unsent is None and self._failure is None
 
     def _encrypt(self, tls: Tls, payload: bytes) -> bytes:
         try:
@@ -72,6 +73,7 @@ class Connection:
             if until_ns <= self._now_ns():
                 raise TransportError("timeout", reason, f"the response took longer than timeouts.{reason}")
         if self._failure is None and not response.complete:  # answered, but the framing goes on
+            self._graced = True
             event.clear()
             event.wait(response.done_ns + GRACE_NS)
         if self._failure is not None and not response.answered:
@@ -105,7 +107,7 @@ class Connection:
                 if not response.started:
                     raise self._unanswered("eof", "closed")
                 response.end(now_ns)
-            if response.complete or response.answered:
+            if response.complete or (response.answered and not self._graced):
                 event.set()
         except ssl.SSLError as error:
             self._fail(self._tls_failure(error), event)
@@ -119,9 +121,13 @@ class Connection:
             self._fail(error, event)
 
     def _fail(self, failure: BaseException, event: Event) -> None:
-        self._failure = failure
+        """End the exchange with a failure; one that comes behind the end of the response is the connection's alone."""
         self._watch.stop()
-        event.set()
+        if event.is_set() and self._response is not None and self._response.complete:
+            self._response.keep_alive = False
+        else:
+            self._failure = failure
+            event.set()
 
     def _unanswered(self, reason: str, how: str) -> TransportError:
         """Say that no byte of a response came: on a reused connection the server had most likely closed it already."""
