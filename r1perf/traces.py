@@ -99,7 +99,7 @@ def _read(path: Path, size: int, mtime_ns: int) -> Trace:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         first = file.readline(1 << 20)
-    if first.startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff")):
+    if first.startswith(BINARY):
         raise DatasetError(not_text(path))
     kind, rows = _json_rows(path) if first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{") else _csv_rows(path)
     return _trace(path, kind, rows, digest)
@@ -163,6 +163,8 @@ def _json_rows(path: Path) -> tuple[Format, Iterator[_Row]]:
                 yield _Row(_in_time(row.timestamp * unit_ns), row.input_length, row.output_length, row.hash_ids)
             except msgspec.MsgspecError as error:
                 raise DatasetError(f"{path} line {number}: {error}; allowed: {ALLOWED}") from error
+            except RecursionError as error:
+                raise DatasetError(f"{path} line {number}: is nested too deeply") from error
             except ValueError as error:
                 raise DatasetError(f"{path} line {number}: `timestamp` {error}") from error
 
@@ -245,13 +247,18 @@ def _clock() -> Callable[[str], int]:
     return read
 
 
+_GZIP, _UTF_16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")
+BINARY = (_GZIP, *_UTF_16)
+"""How files begin that are no UTF-8 text, whatever their name says."""
+
+
 def not_text(path: Path) -> str:
     """Say why a file is not UTF-8 text: what it is instead, or in which line it stops to be."""
     with path.open("rb") as file:
         start = file.read(4)
-        if start.startswith(b"\x1f\x8b"):
+        if start.startswith(_GZIP):
             return f"{path}: is compressed (gzip); unpack it first"
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if start.startswith(_UTF_16):
             return f"{path}: is UTF-16 text; allowed: UTF-8"
         file.seek(0)
         for number, line in enumerate(file, start=1):

@@ -7,7 +7,7 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
-from r1perf.datasets.files import Rows, open_rows, read_all, text_of
+from r1perf.datasets.files import Rows, cell, open_rows, read_all, shown, text_of, whole
 from r1perf.datasets.hub import HubRows
 from r1perf.datasets.problems import problem
 from r1perf.datasets.streams import Order, Picker, fingerprint, stream
@@ -118,9 +118,9 @@ class _Stored(_Source):
 
 def _answer(row: dict[str, Any]) -> str:
     """Read a row's answer; raises ValueError unless it is a whole number from 0 to 999 ("073" is 73)."""
-    value = next((row[name] for name in ("answer", "Answer") if row.get(name) is not None), None)
-    text = str(value).strip()
-    if not (text.isascii() and text.isdecimal() and int(text) <= 999):
-        told = "has no `answer`" if value is None else f"`answer` is {value!r}"
+    value = cell(row, "answer", "Answer")
+    number = None if value is None else whole(str(value))
+    if number is None or len(number) > 3:
+        told = "has no `answer`" if value is None else f"`answer` is {shown(value)}"
         raise ValueError(f"{told}; allowed: a whole number from 0 to 999, or `grade = false` for sets without answers")
-    return str(int(text))
+    return number

@@ -1,20 +1,16 @@
 """Rows of a data file: JSON Lines, a JSON list, CSV, Parquet or plain text, each row a dict, each with its place for error messages.
 
-JSON stays in the file (memory-mapped, an offset a row), so 100,000 lines cost 2 MB beside the page cache; CSV and Parquet are read
-into memory.
+JSON stays in the file (`mapped`); CSV, Parquet and text are read into memory.
 """
 
 import csv
-import hashlib
-import mmap
 from collections.abc import Callable, Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-import numpy as np
-
 from r1perf.datasets import Told, silent
+from r1perf.datasets.mapped import JsonLines, JsonList, digest_of
 from r1perf.errors import DatasetError
 from r1perf.traces import not_text
 
@@ -33,7 +29,7 @@ class Rows(Protocol):
         """Return how many rows there are."""
 
     def row(self, index: int) -> dict[str, Any]:
-        """Return one row; raises ValueError with a reason where it cannot be read."""
+        """Return one row; raises ValueError with a reason where it cannot be read, DatasetError where its file is not that any more."""
 
     def where(self, index: int) -> str:
         """Name a row's place, for people."""
@@ -80,17 +76,44 @@ def read_all(rows: Rows, read: Callable[[dict[str, Any]], T], told: Told = silen
             yield read(rows.row(index))
         except ValueError as error:  # msgspec's errors are ValueErrors too
             raise DatasetError(f"{rows.where(index)}: {error}") from error
+        except RecursionError as error:
+            raise DatasetError(f"{rows.where(index)}: is nested too deeply") from error
 
 
 def text_of(row: dict[str, Any], *names: str) -> str:
     """Return the first of the named columns as text; raises ValueError that names what is allowed and what is there."""
+    value = cell(row, *names)
+    if isinstance(value, str) and value:
+        return value
+    if value is not None:
+        name = next(name for name in names if cell(row, name) is not None)
+        raise ValueError(f"`{name}` must be text that is not empty, not {shown(value)}")
+    raise ValueError(f"has no {' or '.join(f'`{name}`' for name in names)} (it has {held(row)})")
+
+
+def cell(row: dict[str, Any], *names: str) -> Any:
+    """Return the first of the named columns that holds something, or None.
+
+    A table in which some numbers are missing keeps them as floats: NaN is none, and 5.0 is 5.
+    """
     for name in names:
         value = row.get(name)
-        if isinstance(value, str) and value:
-            return value
+        if isinstance(value, float):
+            value = None if isnan(value) else int(value) if value.is_integer() else value
         if value is not None:
-            raise ValueError(f"`{name}` must be text that is not empty, not {shown(value)}")
-    raise ValueError(f"has no {' or '.join(f'`{name}`' for name in names)} (it has {', '.join(map(str, row)) or 'nothing'})")
+            return value
+    return None
+
+
+def whole(text: str) -> str | None:
+    """Return the digits of a whole number without leading zeros, 5 for a table's "5.0" too; None for any other text."""
+    digits, _, rest = text.strip().partition(".")
+    return (digits.lstrip("0") or "0") if digits.isascii() and digits.isdecimal() and not rest.strip("0") else None
+
+
+def held(row: dict[str, Any]) -> str:
+    """Name the columns that hold something, for people."""
+    return ", ".join(str(name) for name in row if cell(row, str(name)) is not None) or "nothing"
 
 
 def shown(value: Any) -> str:
@@ -99,85 +122,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
-
-
-class JsonLines:
-    """One JSON object a line; blank lines don't count."""
-
-    size = 0
-
-    def __init__(self, path: Path) -> None:
-        self._path, self.digest = path, _digest(path)
-        self._data = _mapped(path)
-        starts, ends, lines = [], [], []
-        position = 3 if self._data[:3] == b"\xef\xbb\xbf" else 0  # a byte order mark
-        for line, end in enumerate(self._line_ends(), start=1):
-            if self._data[position:end].strip():
-                starts.append(position)
-                ends.append(end)
-                lines.append(line)
-            position = end + 1
-        self._starts, self._ends, self._lines = np.array(starts), np.array(ends), np.array(lines)
-
-    def _line_ends(self) -> Iterator[int]:
-        step, size = 1 << 22, len(self._data)
-        for start in range(0, size, step):
-            block = np.frombuffer(self._data[start : start + step], dtype=np.uint8)
-            yield from (np.flatnonzero(block == 10) + start).tolist()
-        if self._data[size - 1] != 10:
-            yield size
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def row(self, index: int) -> dict[str, Any]:
-        return _OBJECT.decode(self._data[self._starts[index] : self._ends[index]])
-
-    def where(self, index: int) -> str:
-        return f"{self._path} line {self._lines[index]}"
-
-
-class JsonList:
-    """One JSON list of objects."""
-
-    size = 0
-
-    def __init__(self, path: Path) -> None:
-        self._path, self.digest = path, _digest(path)
-        try:
-            # Each Raw is a view into the mapped file: nothing is copied.
-            self._items = msgspec.json.decode(_mapped(path), type=list[msgspec.Raw])
-        except msgspec.MsgspecError as error:
-            raise DatasetError(f"{path}: not a JSON list of objects ({error})") from error
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def row(self, index: int) -> dict[str, Any]:
-        return _OBJECT.decode(self._items[index])
-
-    def where(self, index: int) -> str:
-        return f"{self._path} item {index + 1}"
-
-
 class Csv:
     """Comma-separated values under a header line."""
 
     size = 0
 
     def __init__(self, path: Path) -> None:
-        self._path, self.digest = path, _digest(path)
+        self._path, self.digest = path, digest_of(path)
         self._rows: list[dict[str, Any]] = []
         self._lines: list[int] = []
         before = csv.field_size_limit(1 << 30)  # the default refuses prompts over 131,072 characters
@@ -223,7 +174,7 @@ class Parquet:
             from pyarrow import ArrowException, parquet
         except ImportError as error:
             raise DatasetError(f"{path}: Parquet needs pyarrow: pip install 'r1perf[parquet]'") from error
-        self._path, self.digest = path, _digest(path)
+        self._path, self.digest = path, digest_of(path)
         try:
             self._table = parquet.read_table(path)
         except ArrowException as error:
@@ -246,7 +197,7 @@ class Text:
     size = 0
 
     def __init__(self, path: Path) -> None:
-        self._path, self.digest = path, _digest(path)
+        self._path, self.digest = path, digest_of(path)
         try:
             lines = path.read_text(encoding="utf-8-sig").split("\n")
         except UnicodeDecodeError as error:

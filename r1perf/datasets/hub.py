@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from r1perf.datasets import Told, silent
-from r1perf.datasets.files import JsonLines, shown
+from r1perf.datasets.files import shown
+from r1perf.datasets.mapped import JsonLines
 from r1perf.errors import DatasetError
 
 NO_LIBRARY, NOT_LOADED = 3, 4

@@ -7,7 +7,7 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.cache import Cache, cached
-from r1perf.datasets.files import open_rows, read_all, shown, text_of
+from r1perf.datasets.files import cell, open_rows, read_all, shown, text_of, whole
 from r1perf.datasets.streams import Picker, fingerprint
 from r1perf.datasets.words import estimated_tokens
 from r1perf.target import Message
@@ -67,14 +67,14 @@ class _Rows:
 
 def read_prompt(row: dict[str, Any]) -> Conversation:
     """Read one row; raises ValueError with a reason."""
-    ordered = row.get("output_tokens")
+    ordered = cell(row, "output_tokens")
     if ordered in (None, ""):
         ordered = None
-    elif isinstance(ordered, str) and ordered.strip().isdecimal() and len(ordered) <= 20:  # a CSV cell
-        ordered = int(ordered)
+    elif isinstance(ordered, str) and (digits := whole(ordered)) is not None and len(digits) <= 20:  # a CSV cell
+        ordered = int(digits)
     if ordered is not None and (type(ordered) is not int or not 1 <= ordered <= MOST_TOKENS):
         raise ValueError(f"`output_tokens` is {shown(ordered)}; allowed: a whole number from 1 to {MOST_TOKENS:,}, or none")
-    expected = row.get("expected")
+    expected = cell(row, "expected")
     if type(expected) not in (str, int, float, type(None)):
         raise ValueError(f"`expected` is {shown(expected)}; allowed: a text or a number, or none")
     return Conversation(
@@ -85,7 +85,7 @@ def read_prompt(row: dict[str, Any]) -> Conversation:
                 output_tokens=ordered,
             ),
         ),
-        before=(Message("system", text_of(row, "system")),) if row.get("system") else (),
+        before=(Message("system", text_of(row, "system")),) if cell(row, "system") else (),
     )
 
 

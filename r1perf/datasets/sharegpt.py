@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from r1perf.datasets.files import shown
+from r1perf.datasets.files import held, shown
 from r1perf.grading import without_reasoning
 from r1perf.target import Message
 
@@ -61,7 +61,7 @@ def _messages(row: dict[str, Any]) -> list[tuple[str, str]]:
             if not isinstance(row[key], list):
                 raise ValueError(f"`{key}` must be a list of messages")
             return [_message(entry, f"{key}[{number}]") for number, entry in enumerate(row[key])]
-    raise ValueError(f"has neither `conversations` nor `messages` (it has {', '.join(row) or 'nothing'})")
+    raise ValueError(f"has neither `conversations` nor `messages` (it has {held(row)})")
 
 
 def _message(entry: Any, where: str) -> tuple[str, str]:

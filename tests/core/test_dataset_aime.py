@@ -42,6 +42,8 @@ def asked(items, count):
         pytest.param("problem", "answer", str, id="text"),
         pytest.param("Problem", "Answer", int, id="capitals and numbers"),
         pytest.param("problem", "answer", "{:03d}".format, id="leading zeros"),
+        pytest.param("problem", "answer", "{:0>6000}".format, id="6,000 digits"),
+        pytest.param("problem", "answer", float, id="as a column with gaps keeps them"),
     ],
 )
 def test_files_of_every_shape_ask_the_same(tmp_path, kind, problem, answer, render):
@@ -76,6 +78,7 @@ def test_solution_room_is_the_length_of_the_set_s_own_solution(tmp_path):
     [
         pytest.param({"problem": "p"}, "has no `answer`; allowed: a whole number from 0 to 999", id="no answer"),
         pytest.param({"problem": "p", "answer": "1000"}, "`answer` is '1000'; allowed", id="too large"),
+        pytest.param({"problem": "p", "answer": "9" * 6000}, "`answer` is '99999", id="6,000 digits"),
         pytest.param({"problem": "p", "answer": "-1"}, "`answer` is '-1'; allowed", id="negative"),
         pytest.param({"problem": "p", "answer": "x+1"}, "`answer` is 'x+1'; allowed", id="text"),
         pytest.param({"problem": "p", "answer": 1.5}, "`answer` is 1.5; allowed", id="fraction"),

@@ -1,7 +1,9 @@
 """Reading data files: every format gives the same rows, and what is wrong is told with file, line and reason."""
 
 import csv
+import gzip
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r1perf.datasets import files
-from r1perf.datasets.files import open_rows, read_all, text_of
+from r1perf.datasets.files import cell, open_rows, read_all, text_of
 from r1perf.datasets.prompts import Prompts
 from r1perf.errors import DatasetError
 from r1perf.scenario import load
@@ -70,6 +72,44 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     assert open_rows("a.jsonl", tmp_path).row(0) == {"prompt": "x"}
 
 
+def test_a_byte_order_mark_is_no_part_of_a_list(tmp_path):
+    (tmp_path / "a.json").write_bytes(b'\xef\xbb\xbf[{"prompt":"x"}]')
+    assert open_rows("a.json", tmp_path).row(0) == {"prompt": "x"}
+
+
+@pytest.mark.parametrize(("name", "place"), [("a.jsonl", "line 2"), ("a.json", "item 2")])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda path: path.write_bytes(b""), id="emptied"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:9]), id="cut"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes() + b" "), id="longer"),
+        pytest.param(lambda path: (path.write_bytes(b"x" * path.stat().st_size), os.utime(path, (1, 1))), id="overwritten"),
+    ],
+)
+def test_a_file_that_changes_while_it_is_in_use_is_named(tmp_path, name, place, change):
+    """Without a look, the memory of a page that is gone ends the process by a signal."""
+    path = tmp_path / name
+    path.write_bytes(b'[{"p": 1},\n{"p": 2}]' if name == "a.json" else b'{"p": 1}\n{"p": 2}\n')
+    rows = open_rows(name, tmp_path)
+    change(path)
+    with pytest.raises(
+        DatasetError, match=f"{name} {place}: the file was changed after it was read; it must stay as it is until"
+    ):
+        rows.row(1)
+
+
+def test_a_file_that_is_replaced_or_removed_stays_readable(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"p": 1}')
+    rows = open_rows("a.jsonl", tmp_path)
+    (tmp_path / "new").write_text('{"p": 2, "longer": 1}')
+    (tmp_path / "new").replace(path)
+    assert rows.row(0) == {"p": 1}
+    path.unlink()
+    assert rows.row(0) == {"p": 1}
+
+
 def test_csv_cells_may_be_long(tmp_path):
     long = "x" * 300_000
     (tmp_path / "a.csv").write_text(f"prompt\n{long}\n")
@@ -101,6 +141,15 @@ def test_csv_cells_may_be_long(tmp_path):
         pytest.param("a.csv", "p\n1\n".encode("utf-16"), "a.csv: is UTF-16 text; allowed: UTF-8", id="utf-16"),
         pytest.param("a.txt", b"\x1f\x8b\x08\xff", "a.txt: is compressed (gzip); unpack it first", id="gzip"),
         pytest.param("a.txt", b"ok\n\xff\xfe", "a.txt line 2: is not UTF-8 text (byte 0xff)", id="text"),
+        pytest.param("a.jsonl", gzip.compress(b"{}"), "a.jsonl: is compressed (gzip); unpack it first", id="gzip json lines"),
+        pytest.param("a.json", gzip.compress(b"[]"), "a.json: is compressed (gzip); unpack it first", id="gzip json"),
+        pytest.param("a.jsonl", "{}".encode("utf-16"), "a.jsonl: is UTF-16 text; allowed: UTF-8", id="utf-16 json lines"),
+        pytest.param("a.json", "[]".encode("utf-16"), "a.json: is UTF-16 text; allowed: UTF-8", id="utf-16 json"),
+        pytest.param("a.jsonl", b'{}\n{"a":' + b"[" * 9000 + b"}", "a.jsonl line 2: is nested too deeply", id="deep json line"),
+        pytest.param("a.json", b"[" * 9000, "a.json: is nested too deeply", id="deep json"),
+        pytest.param(
+            "a.json", b'[{"a":' + b"[" * 9000 + b"]" * 9000 + b"}]", "a.json: is nested too deeply", id="deep json item"
+        ),
         pytest.param("a.parquet", b"nothing" * 9, "Parquet magic bytes not found", id="parquet"),
     ],
 )
@@ -133,6 +182,19 @@ def test_a_missing_column_names_what_is_there():
         text_of({"question": "x", "answer": "1"}, "problem", "Problem")
     with pytest.raises(ValueError, match=r"`problem` must be text that is not empty, not 3"):
         text_of({"problem": 3}, "problem")
+    with pytest.raises(ValueError, match=r"has no `prompt` \(it has nothing\)"):
+        text_of({"prompt": None}, "prompt")
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [(float("nan"), None), (5.0, 5), (5.5, 5.5), (float("inf"), float("inf")), (None, None), ("", ""), (0, 0), ([], [])],
+    ids=repr,
+)
+def test_numbers_that_a_table_keeps_as_floats_are_what_they_were(value, held):
+    assert cell({"a": value}, "a") == held
+    assert type(cell({"a": value}, "a")) is type(held)
+    assert cell({"a": value, "b": "else"}, "a", "b") == ("else" if held is None else held)
 
 
 def test_json_lines_stay_in_the_file(tmp_path):

@@ -30,6 +30,7 @@ def test_shuffled_shows_each_once_a_pass():
     [
         pytest.param("p.jsonl", '{"prompt": "x", "output_tokens": 7}\n', id="vllm custom"),
         pytest.param("p.csv", "prompt,output_tokens\nx,7\n", id="csv"),
+        pytest.param("p.csv", "prompt,output_tokens\nx,7.0\n", id="csv of a column with gaps"),
         pytest.param("p.json", '[{"prompt": "x", "output_tokens": 7}]', id="json"),
     ],
 )
@@ -51,6 +52,18 @@ def test_expected_answers_and_system_prompts(tmp_path):
     assert items.expected.output_tokens is None
 
 
+def test_what_is_missing_in_a_column_of_numbers_is_none(tmp_path):
+    """A table keeps such a column as floats, with NaN in the gaps."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    nan = float("nan")
+    columns = {"prompt": ["a", "b"], "expected": [73.0, nan], "output_tokens": [nan, 7.0], "system": [nan, nan]}
+    parquet.write_table(pa.table(columns), tmp_path / "p.parquet")
+    items = Prompts(file="p.parquet").load(1, tmp_path)
+    turns = [items.conversation(k).turns[0] for k in range(2)]
+    assert [(turn.expected, turn.output_tokens) for turn in turns] == [("73", None), (None, 7)]
+    assert items.conversation(0).before == ()
+
+
 def test_a_text_file_is_a_prompt_a_line(tmp_path):
     (tmp_path / "p.txt").write_text("first\n\nsecond\n")
     items = Prompts(file="p.txt").load(1, tmp_path)
@@ -61,6 +74,7 @@ def test_a_text_file_is_a_prompt_a_line(tmp_path):
     ("line", "says"),
     [
         pytest.param({"text": "x"}, "has no `prompt` (it has text)", id="no prompt"),
+        pytest.param({"prompt": None, "answer": 1}, "has no `prompt` (it has answer)", id="null"),
         pytest.param({"prompt": ""}, "`prompt` must be text that is not empty, not ''", id="empty"),
         pytest.param(
             {"prompt": "x", "output_tokens": 0},

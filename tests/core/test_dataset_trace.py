@@ -116,6 +116,7 @@ def mooncake_line(timestamp, inputs, outputs, block=1):
         pytest.param("m.jsonl", mooncake_line(1, 5, 2**25), "m.jsonl line 3: Expected `int` <= 16777216 - at", id="too long"),
         pytest.param("m.jsonl", mooncake_line(1, "9" * 5000, 5), "m.jsonl line 3: ", id="5,000 digits"),
         pytest.param("m.jsonl", mooncake_line(1, 5, 5, 2**63), "m.jsonl line 3: Expected `int` <= 9223372036854775807", id="hash"),
+        pytest.param("m.jsonl", MOONCAKE + '{"more": ' + "[" * 9000, "m.jsonl line 3: is nested too deeply", id="deep"),
         pytest.param("b.csv", BURST_1 + "inf,x,1,1,2,x\n", "b.csv line 5: 'inf,x,1,1,2,x' is no row of a trace (is no time", id="inf"),
         pytest.param("b.csv", BURST_1 + "nan,x,1,1,2,x\n", "b.csv line 5: ", id="nan"),
         pytest.param("b.csv", BURST_1 + "x,x,1,1,2,x\n", "(its time must be a number of seconds)", id="no number"),
