@@ -89,8 +89,7 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
     for source in sources.values():
         check_length(target, source.items.conversation(0).turns[0].output_tokens)
     dialect = choose(target)
-    connect_ns = min(target.timeouts.connect, target.timeouts.total)
-    transport = HttpTransport(loop, target.url, connect_timeout_ns=connect_ns, verify_tls=target.verify_tls)
+    transport = HttpTransport.of(loop, target)
     try:
         served = preflight(loop, target, dialect, transport, key)
     except BaseException:

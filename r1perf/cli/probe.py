@@ -35,7 +35,7 @@ def command(url: str, model: str, api_key_env: str | None, provider: str, timeou
         given["api_key_env"] = api_key_env
     target = convert(given, Target, "target")
     loop = GeventLoop()
-    transport = HttpTransport(loop, target.url, connect_timeout_ns=int(target.timeouts.connect), verify_tls=target.verify_tls)
+    transport = HttpTransport.of(loop, target)
     try:
         report = probe(target, loop, transport, api_key(target), lambda what: click.echo(f"r1perf: {what}", err=True))
     finally:

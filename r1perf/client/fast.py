@@ -83,11 +83,7 @@ class FastClient:
 
 def open_fast(loop: Loop, target: Target, dialect: Dialect, key: str | None = None) -> FastClient:
     """Make the fast engine over HTTP; raises TargetError where the target's URL or the environment's proxy cannot be used."""
-    timeouts = target.timeouts
-    connect_ns = min(timeouts.connect, timeouts.total)
-    return FastClient(
-        loop, target, dialect, HttpTransport(loop, target.url, connect_timeout_ns=connect_ns, verify_tls=target.verify_tls), key
-    )
+    return FastClient(loop, target, dialect, HttpTransport.of(loop, target), key)
 
 
 class _Receiver:

@@ -1,8 +1,11 @@
 """HTTP/1.1 over a loop: the transport of the fast engine."""
 
+from typing import Self
+
 from r1perf import open_files
 from r1perf.errors import TransportError
 from r1perf.loop import Loop
+from r1perf.target import Target
 from r1perf.transport import Exchange, HttpRequest, Receiver
 from r1perf.transport.connect import Connector
 from r1perf.transport.connection import Connection
@@ -34,6 +37,12 @@ class HttpTransport:
         key = proxy.authorization if proxy is not None and not secure else None
         self._extra = () if key is None else (("Proxy-Authorization", key),)
         self._closed = False
+
+    @classmethod
+    def of(cls, loop: Loop, target: Target) -> Self:
+        """Make the transport to a target; no connection may take longer than a whole request."""
+        timeouts = target.timeouts
+        return cls(loop, target.url, connect_timeout_ns=min(timeouts.connect, timeouts.total), verify_tls=target.verify_tls)
 
     def exchange(self, request: HttpRequest, receiver: Receiver) -> Exchange:
         """Send one request and wait for the end of its response; see `Transport`."""

@@ -275,6 +275,19 @@ def test_a_timeout_that_cannot_be(timeout, says):
     assert f"--timeout: {says}" in str(ran.exception)
 
 
+@pytest.mark.parametrize(("timeout", "connect_s"), [("1s", 1), ("60s", 5)])
+def test_a_connection_takes_no_longer_than_the_timeout(monkeypatch, timeout, connect_s):
+    found = []
+
+    def probed(where, loop, transport, key, tell):
+        found.append(transport._connector._timeout_ns)
+        raise TargetError("enough")
+
+    monkeypatch.setattr("r1perf.cli.probe.probe", probed)
+    CliRunner().invoke(command, [URL, "--timeout", timeout], standalone_mode=False)
+    assert found == [connect_s * 10**9]
+
+
 def test_what_people_see():
     got, _ = run(target_of(MODELS, FIRST), target(model=""))
     assert render(got) == [
