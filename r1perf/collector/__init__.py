@@ -4,7 +4,7 @@ It knows no pipes and no sockets: whoever carries the messages calls `receive`, 
 this same collector over Locust's messages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -161,13 +161,14 @@ class Collector:
         self._tell(messages.Live(self._lives, rate, start_ns))
         return True
 
-    def restate(self, sentence: str, before: str, now: str) -> None:
-        """Tell of a change that was not planned; stages that said `before` of themselves say `now` from here on."""
+    def restate(self, sentence: str | None, says: Mapping[int, str]) -> None:
+        """Tell of a change that was not planned, if there is one; `says` is what stages say of themselves from here on, by index."""
         if self.summary is None or self._halted or self._verdict is not None:
             return
-        self._note(sentence)
+        if sentence is not None:
+            self._note(sentence)
         stages = self.summary.stages
-        stages[:] = [msgspec.structs.replace(stage, says=now) if stage.says == before else stage for stage in stages]
+        stages[:] = [msgspec.structs.replace(stage, says=says.get(stage.index, stage.says)) for stage in stages]
 
     def tick(self) -> None:
         """Do what time asks for: write intervals, look at the limits, show the present."""

@@ -164,13 +164,8 @@ class _Lead:
             raise gevent.GreenletExit
 
     def _on_spawned(self, **_: Any) -> None:
-        """Let the run know how many sessions people have asked for."""
         self._spawning = None
         self._look()
-        runner = self._environment.runner
-        assert runner is not None
-        ours = [user.__name__ for user in self._environment.user_classes if issubclass(user, R1User)]
-        self._master.set_sessions(sum(runner.target_user_classes_count.get(name, 0) for name in ours))
 
     def _look(self) -> None:
         """Take another rate over that the form, or whoever posts to it, asks for while a run goes on."""

@@ -26,6 +26,7 @@ from r1perf.swarm.dispatcher import dispatcher
 from r1perf.swarm.place import place
 from r1perf.swarm.relay import Relay
 from r1perf.swarm.roster import Mate, Roster
+from r1perf.swarm.sessions import Held
 from r1perf.units import Duration, Rate
 
 HELLO_NS = 15_000_000_000
@@ -53,7 +54,7 @@ class Master:
         self.scenario: Scenario | None = None  # of the run that goes on, or went on last
         self.asked: str | None = None  # why people ended that run
         self.ran: Ran | None = None  # how the last run ended; None while one goes on
-        environment.dispatcher_class = dispatcher(lambda: self.running)
+        environment.dispatcher_class = dispatcher(lambda: self.running, self._set_sessions)
         self._runner.register_message(wire.UP, self._receive, concurrent=True)
 
     # --- What is seen ---
@@ -146,10 +147,10 @@ class Master:
             raise UsageError("a closed loop has no rate: change its sessions, which are Locust's users")
         self._relay.set_rate(float(rate))
 
-    def set_sessions(self, count: int) -> None:
+    def _set_sessions(self, held: Held) -> None:
         """Take note of how many of Locust's users are sessions now; nothing happens where they are none, or no run goes on."""
         if self._relay is not None and self.running:
-            self._relay.set_sessions(count)
+            self._relay.set_sessions(held)
 
     # --- Workers ---
 

@@ -19,7 +19,7 @@ from r1perf.swarm import wire
 from r1perf.swarm.fetch import Fetching
 from r1perf.swarm.numbered import Numbered
 from r1perf.swarm.roster import Mate
-from r1perf.swarm.sessions import Sessions
+from r1perf.swarm.sessions import Held, Sessions
 
 TICK_NS = 200_000_000
 """How often the collector looks up while no message comes."""
@@ -112,9 +112,9 @@ class Relay:
         """Change the rate of an open loop; nothing happens where the run has not begun, or is draining."""
         self._later(partial(self._collector.set_rate, rate))
 
-    def set_sessions(self, count: int) -> None:
+    def set_sessions(self, held: Held) -> None:
         """Let the run say how many sessions Locust's users hold from now on; nothing where they hold none."""
-        self._later(partial(self._take_sessions, count))
+        self._later(partial(self._take_sessions, held))
 
     def run(self) -> Verdict:
         """Carry the run out to its end."""
@@ -212,13 +212,11 @@ class Relay:
             self._collector.add_fact(name, "collected", fetching.whole)
             self._collector.receive(name, fetching.done)
 
-    def _take_sessions(self, count: int) -> None:
+    def _take_sessions(self, held: Held) -> None:
         if self._sessions is None or self.summary is None:
             return
-        said, at_s = self._sessions.says, (clock.wall_ns() - self.summary.run.started_ns) / 1e9
-        sentence = self._sessions.take(count, at_s)
-        if sentence is not None:
-            self._collector.restate(sentence, said, self._sessions.says)
+        at_ns = clock.wall_ns() - self.summary.run.started_ns
+        self._collector.restate(*self._sessions.take(held, at_ns, self.summary.stages, self.summary.ended))
 
     # --- Workers that do not answer ---
 

@@ -577,12 +577,13 @@ def test_a_document_that_could_not_be_written_is_said_beside_the_reason_of_the_e
 
 def test_stages_say_what_has_become_of_them(tmp_path):
     bench = Bench(tmp_path)
-    bench.collector.restate("too early", "constant 1/s", "never")
+    bench.collector.restate("too early", {0: "never"})
     bench.ready("0")
-    bench.collector.restate("it changed", "constant 1/s", "constant 2/s")
+    bench.collector.restate("it changed", {0: "constant 2/s"})
+    bench.collector.restate(None, {0: "constant 3/s"})
     bench.collector.stop("enough")
-    bench.collector.restate("too late", "constant 2/s", "never")
+    bench.collector.restate("too late", {0: "never"})
     bench.done("0")
     rows = bench.sinks[0].document.stages
-    assert [row.plan.says for row in rows] == ["constant 2/s", "what is left"]
+    assert [row.plan.says for row in rows] == ["constant 3/s", "what is left"]
     assert bench.sinks[0].notes == ["it changed", "stopping: enough"]

@@ -6,6 +6,7 @@ import os
 from types import SimpleNamespace
 
 import gevent
+import msgspec
 import pytest
 import unpatched  # noqa: F401
 from gevent.event import Event
@@ -22,7 +23,7 @@ from locust.runners import (
     WorkerNode,
     WorkerNodes,
 )
-from virtual_run import a_run
+from virtual_run import S, a_run
 
 from r1perf import __version__, messages
 from r1perf.arrivals import Closed
@@ -30,13 +31,14 @@ from r1perf.collector import Verdict
 from r1perf.errors import R1perfError, UsageError
 from r1perf.launch.run import Ran
 from r1perf.scenario import load
+from r1perf.schedule import Stage
 from r1perf.summary import Summary
 from r1perf.swarm import wire
 from r1perf.swarm.events import _Lead
 from r1perf.swarm.master import Master
 from r1perf.swarm.part import Part
 from r1perf.swarm.place import place
-from r1perf.swarm.sessions import Sessions
+from r1perf.swarm.sessions import Held, Sessions
 from r1perf.swarm.user import R1User
 from r1perf.units import Rate
 
@@ -157,28 +159,59 @@ def test_a_worker_that_cannot_take_part_says_so_itself_unless_the_run_is_over(ov
 
 # --- Sessions ---
 
+WARMUP = Stage(index=0, name="warmup", start_ns=0, end_ns=2 * S, judged=False, says="closed, 4 sessions")
+JUDGED = Stage(index=1, name="closed", start_ns=2 * S, end_ns=8 * S, judged=True, says="closed, 4 sessions")
+DRAIN = Stage(index=2, name="drain", start_ns=8 * S, end_ns=None, judged=False, says="what is in flight")
+
+
+def listened(changes, stages=(WARMUP, JUDGED, DRAIN), closed=Closed(sessions=4), ended=()):
+    """Return what people are told and what the stages say, for changes as (seconds, now, asked for at 1/s) at 1/s."""
+    sessions, stages, told = Sessions(closed), list(stages), []
+    for at_s, count, wanted in changes:
+        sentence, says = sessions.take(Held(count, wanted, 1.0), int(at_s * S), stages, dict(ended))
+        told.append(sentence)
+        stages = [msgspec.structs.replace(stage, says=says.get(stage.index, stage.says)) for stage in stages]
+    return [sentence for sentence in told if sentence], [stage.says.removeprefix("closed, ") for stage in stages[:-1]]
+
 
 @pytest.mark.parametrize(
-    ("counts", "told", "says"),
+    ("changes", "told", "says"),
     [
-        ([4], [None], "closed, 4 sessions"),
-        ([4, 10, 10, 0], [None, "sessions 4 -> 10 at 2.0 s", None, "sessions 10 -> 0 at 4.0 s"],
-         "closed, sessions by Locust's users (0 to 10)"),
-        ([3], ["3 sessions, not 4: so many of Locust's users are R1User"], "closed, 3 sessions"),
-        ([3, 4], ["3 sessions, not 4: so many of Locust's users are R1User", "sessions 3 -> 4 at 2.0 s"],
-         "closed, sessions by Locust's users (3 to 4)"),
+        ([], [], ["4 sessions", "4 sessions"]),
+        ([(0.1, 4, 4)], [], ["4 sessions", "4 sessions"]),
+        ([(-0.1, 1, 4), (0.9, 2, 4)], ["Locust starts the 4 sessions at 1/s"],
+         ["sessions by Locust's users (1 to 2, 4 asked for at 1/s)", "sessions by Locust's users (2, 4 asked for at 1/s)"]),
+        ([(-0.1, 1, 4), (0.9, 2, 4), (1.9, 3, 4), (2.9, 4, 4)], ["Locust starts the 4 sessions at 1/s"],
+         ["sessions by Locust's users (1 to 3, 4 asked for at 1/s)", "4 sessions, started at 1/s"]),
+        ([(0.0, 4, 4), (2.5, 10, 10), (2.5, 10, 10), (4, 0, 0)], ["sessions 4 -> 10 at 2.5 s", "sessions 10 -> 0 at 4.0 s"],
+         ["4 sessions", "sessions by Locust's users (0 to 10)"]),
+        ([(0.0, 4, 4), (5, 3, 1), (6, 2, 1), (8, 1, 1)], ["sessions 4 -> 1 at 1/s, from 5.0 s on"],
+         ["4 sessions", "sessions by Locust's users (2 to 4, 1 asked for at 1/s)"]),
+        ([(0.0, 1, 4), (3, 2, 4), (3.5, 1, 1)], ["Locust starts the 4 sessions at 1/s", "sessions 2 -> 1 at 3.5 s"],
+         ["sessions by Locust's users (1, 4 asked for at 1/s)", "sessions by Locust's users (1 to 2)"]),
+        ([(0.0, 4, 4), (9, 10, 10)], [], ["4 sessions", "4 sessions"]),
+        ([(0.0, 3, 3)], ["3 sessions, not 4: so many of Locust's users are R1User"], ["3 sessions", "3 sessions"]),
+        ([(0.0, 1, None), (1, 2, None)], [], ["sessions by Locust's users (1 to 2)", "sessions by Locust's users (2)"]),
+        ([(0.0, 1, None), (1, 2, None), (3, 3, 3)], ["3 sessions, not 4: so many of Locust's users are R1User"],
+         ["sessions by Locust's users (1 to 2)", "3 sessions, started at 1/s"]),
+        ([(0.0, 3, 3), (3, 4, 4)], ["3 sessions, not 4: so many of Locust's users are R1User", "sessions 3 -> 4 at 3.0 s"],
+         ["3 sessions", "sessions by Locust's users (3 to 4)"]),
     ],
 )  # fmt: skip
-def test_a_closed_loop_says_how_many_sessions_there_were(counts, told, says):
-    sessions = Sessions(Closed(sessions=4))
-    assert [sessions.take(count, float(at_s)) for at_s, count in enumerate(counts, 1)] == told
-    assert sessions.says == says
+def test_a_closed_loop_says_how_many_sessions_there_were(changes, told, says):
+    assert listened(changes) == (told, says)
+
+
+def test_a_stage_without_a_planned_end_says_nothing_new_after_it():
+    stages = [msgspec.structs.replace(JUDGED, start_ns=0, end_ns=None), DRAIN]
+    assert listened([(0, 4, 4), (5, 6, 6)], stages) == (["sessions 4 -> 6 at 5.0 s"], ["sessions by Locust's users (4 to 6)"])
+    assert listened([(0, 4, 4), (5, 6, 6)], stages, ended={1: 4 * S}) == ([], ["4 sessions"])
 
 
 def test_think_time_stays_in_what_is_said():
-    sessions = Sessions(load("closed-32", ["arrivals.think_time=2s"]).arrivals)
-    sessions.take(5, 0.0)
-    assert sessions.says == "closed, 5 sessions, think time 2s"
+    closed = load("closed-32", ["arrivals.think_time=2s"]).arrivals
+    stages = [msgspec.structs.replace(JUDGED, says=closed.says()), DRAIN]
+    assert listened([(0, 5, 5)], stages, closed)[1] == ["5 sessions, think time 2s"]
 
 
 # --- Locust's events ---
@@ -193,7 +226,7 @@ class Lead(_Lead):
         self._options = SimpleNamespace(r1_rate="7/s")
         self._master = SimpleNamespace(
             running=False, summary=None, asked=None, stop=lambda reason, asked=True: self.told.append((reason, asked)),
-            set_rate=lambda rate: self.told.append(str(rate)), set_sessions=self.told.append,
+            set_rate=lambda rate: self.told.append(str(rate)),
         )  # fmt: skip
         self._run, self._spawning, self._rate, self._page = None, None, "", None
         self._stopping = self._quitting = False
@@ -208,12 +241,6 @@ def test_another_rate_is_looked_for_only_while_a_run_goes_on():
     lead._look()
     lead._look()
     assert lead.told == ["7/s"]
-
-
-def test_our_users_are_counted_among_all():
-    lead = Lead(SimpleNamespace(target_user_classes_count={"R1User": 2, "Portal": 1, "object": 5}))
-    lead._on_spawned()
-    assert lead.told == [3]
 
 
 @pytest.mark.parametrize(("workers", "told"), [

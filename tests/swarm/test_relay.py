@@ -16,7 +16,7 @@ from r1perf.arrivals import Closed
 from r1perf.errors import UsageError
 from r1perf.journal import read_requests
 from r1perf.swarm import wire
-from r1perf.swarm.sessions import Sessions
+from r1perf.swarm.sessions import Held, Sessions
 
 
 def counts(chaos):
@@ -288,14 +288,16 @@ def test_sessions_that_people_change_are_in_the_run(tmp_path):
     def change(chaos):
         chaos.sleep(100)
         chaos.relay._sessions = Sessions(Closed(sessions=4))
-        chaos.relay._sessions.says = "poisson 10/s"  # as the stage says here
-        chaos.relay.set_sessions(4)
-        chaos.sleep(1000)
-        chaos.relay.set_sessions(6)
+        chaos.relay._sessions._said[0] = "poisson 10/s"  # as the stage says here
+        chaos.relay.set_sessions(Held(4, 4, 1.0))
+        for seconds, count in ((1, 5), (2, 6), (3, 7)):  # the last when the stage has ended
+            chaos.sleep(seconds * 1000)
+            chaos.relay.set_sessions(Held(count, 9, 1.0))
 
     chaos = Chaos(tmp_path, meanwhile=change)
-    assert "sessions 4 -> 6 at 1.0 s" in chaos.view.notes
-    assert chaos.verdict.document.stages[0].plan.says == "closed, sessions by Locust's users (4 to 6)"
+    assert "sessions 4 -> 9 at 1/s, from 1.0 s on" in chaos.view.notes
+    said = [row.plan.says for row in chaos.verdict.document.stages]
+    assert said == ["closed, sessions by Locust's users (4 to 6, 9 asked for at 1/s)", "what is in flight"]
 
 
 @pytest.mark.parametrize(("asked", "code"), [(True, 0), (False, 3)])

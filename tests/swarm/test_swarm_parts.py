@@ -34,6 +34,7 @@ from r1perf.swarm.master import scaled
 from r1perf.swarm.page.form import take
 from r1perf.swarm.place import alive, place
 from r1perf.swarm.roster import Roster, in_locusts_order
+from r1perf.swarm.sessions import Held
 from r1perf.swarm.tables import teller
 from r1perf.swarm.user import R1User, joiner
 from r1perf.units import Duration
@@ -230,6 +231,25 @@ def test_sessions_are_dealt_out_evenly_whatever_other_users_there_are(monkeypatc
         assert sessions == [len(range(i, sum(sessions), len(nodes))) for i in range(len(nodes))]
         users = [sum(now[node].values()) for node in nodes]
         assert max(users) - min(users) <= 2
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        ([R1User], [(2, 5), (4, 5), (5, 5), (5, 5), (3, 1), (1, 1)]),
+        ([R1User, Portal], [(1, None), (2, None), (2, 2), (2, 2), (1, None), (0, 0)]),
+        ([Portal], [(0, None), (0, None), (0, 0), (0, 0), (0, None), (0, 0)]),
+    ],
+    ids=["sessions alone", "sessions and others", "no sessions"],
+)
+def test_who_deals_users_out_says_how_many_of_them_are_sessions(monkeypatch, classes, told):
+    monkeypatch.setattr(dispatch, "gevent", SimpleNamespace(sleep=lambda seconds: None))
+    held = []
+    made = dispatcher(lambda: True, held.append)([WorkerNode("a_1"), WorkerNode("a_2")], classes)
+    for users in (5, 5, 1):
+        made.new_dispatch(users, 2.5)
+        list(made)
+    assert held == [Held(count, wanted, 2.5) for count, wanted in told]
 
 
 def test_a_user_joins_when_it_starts_and_leaves_when_it_is_stopped():
