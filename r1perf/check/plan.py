@@ -65,7 +65,8 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
         name: needs(workload, items[name], speed, plan.items[plan.workload_of == plan.workloads.index(name)])
         for name, workload in scenario.workload.items()
     }
-    rows = (*open_rows(plan, items, wanted, speed), *closed_rows(scenario, plan, wanted, speed))
+    opened = tuple(open_rows(plan, items, wanted, speed))
+    rows = (*opened, *closed_rows(scenario, plan, wanted, speed, {row.stage: row.seconds for row in opened}))
     rows = tuple(sorted(rows, key=lambda row: [stage.name for stage in plan.stages].index(row.stage)))
     return Check(
         scenario=scenario.name,

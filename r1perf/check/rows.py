@@ -1,5 +1,6 @@
 """What each workload does in each stage of a plan: conversations, requests, rates, what is in flight."""
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
@@ -107,51 +108,59 @@ def open_rows(plan: Plan, items: Mapping[str, Items], wanted: Mapping[str, Needs
             )  # fmt: skip
 
 
-def closed_rows(scenario: Scenario, plan: Plan, wanted: Mapping[str, Needs], speed: Speed) -> Iterator[Row]:
-    """Estimate what closed sessions do: a session holds conversations one after the other, at the assumed speed."""
+def closed_rows(
+    scenario: Scenario, plan: Plan, wanted: Mapping[str, Needs], speed: Speed, opened: Mapping[str, float]
+) -> Iterator[Row]:
+    """Estimate what closed sessions do: a session holds conversations one after the other, at the assumed speed.
+
+    `opened` are the seconds of stages with open-loop arrivals, whose number may end them. Sessions that end within a stage are in
+    flight until then.
+    """
     weights = {name: workload.share or 0.0 for name, workload in scenario.workload.items()}
     whole = sum(weights.values())
+    mixed_s = sum(weight / whole * lasts_s(wanted[name], speed) for name, weight in weights.items() if weight)
     for stage in plan.stages[:-1]:
-        for name in plan.workloads:
-            groups = [s for s in plan.sessions if _in(s, stage, plan) and s.workload in (None, name)]
-            share = {None: weights[name] / whole if whole else 0.0, name: 1.0}
-            conversations = requests = sessions = answers_per_s = 0.0
-            seconds: float | None = None
-            need = wanted[name]
-            for group in groups:
-                mean = (
-                    sum(weights[w] / whole * lasts_s(wanted[w], speed) for w in plan.workloads)
-                    if group.workload is None
-                    else lasts_s(need, speed)
-                )
-                cycle = mean + group.think_time_ns / 1e9
-                if group.conversations is not None:
-                    started, seconds = float(group.conversations), group.conversations * cycle / group.count
-                    asked = started * need.turns
-                else:
-                    seconds = ((stage.end_ns or 0) - stage.start_ns) / 1e9
-                    # However long an answer takes, every session sends a first request in the stage that it starts in.
-                    least = 1.0 if group.stage == stage.index else 0.0
-                    started = group.count * max(seconds / cycle, least)
-                    asked = group.count * max(seconds / cycle * need.turns, least)
-                conversations += started * share[group.workload]
-                requests += asked * share[group.workload]
-                sessions += group.count * share[group.workload] * lasts_s(need, speed, thinking=False) / cycle
-                answers_per_s += group.count * share[group.workload] * need.turns / cycle
+        groups = [
+            (group, (mixed_s if group.workload is None else lasts_s(wanted[group.workload], speed)) + group.think_time_ns / 1e9)
+            for group in plan.sessions
+            if _in(group, stage, plan)
+        ]
+        if stage.end_ns is not None:
+            seconds = (stage.end_ns - stage.start_ns) / 1e9
+        else:
+            counted = ((group.conversations or 0) * cycle / group.count for group, cycle in groups)
+            seconds = opened[stage.name] if stage.name in opened else max(counted, default=0.0)
+        for name, need in wanted.items():
+            conversations = requests = sessions = answers = 0.0
+            for group, cycle in groups:
+                share = 1.0 if group.workload == name else weights[name] / whole if group.workload is None else 0.0
+                started, least = _started(group, stage, seconds, cycle)
+                conversations += max(started, least) * share
+                requests += max(started * need.turns, least) * share
+                answers += started * need.turns * share
+                sessions += group.count * share * lasts_s(need, speed, thinking=False) / cycle
             if conversations and seconds:
                 yield Row(
                     stage=stage.name, judged=stage.judged, workload=name, seconds=seconds, conversations=conversations,
-                    requests=requests, most_requests=requests, requests_per_s=requests / seconds, output_tokens_per_s=answers_per_s * need.output_tokens,
-                    in_flight=sessions, exact=False,
+                    requests=requests, most_requests=requests, requests_per_s=requests / seconds,
+                    output_tokens_per_s=answers / seconds * need.output_tokens, in_flight=sessions, exact=False,
                 )  # fmt: skip
+
+
+def _started(group: Sessions, stage: Stage, seconds: float, cycle: float) -> tuple[float, float]:
+    """Return how many conversations sessions start in a stage, and at least: each one in the stage in which the session itself starts."""
+    most = math.inf if group.conversations is None else group.conversations
+    begin = max(0.0, (stage.start_ns - group.start_ns) / 1e9)
+    end = begin + seconds if group.end_ns is None else min(begin + seconds, (group.end_ns - group.start_ns) / 1e9)
+    before, after = (min(most, group.count * at / cycle) for at in (begin, end))
+    return max(0.0, after - before), min(group.count, most) if group.stage == stage.index else 0.0
 
 
 def _in(group: Sessions, stage: Stage, plan: Plan) -> bool:
     """Tell whether sessions are at work in a stage: in that of their start, and in those that they go on through."""
     if group.stage == stage.index or stage.follows is not None or plan.stages[group.stage].follows is not None:
         return group.stage == stage.index
-    after = group.end_ns is None or stage.start_ns < group.end_ns
-    return group.conversations is None and group.start_ns <= stage.start_ns and after
+    return group.start_ns <= stage.start_ns and (group.end_ns is None or stage.start_ns < group.end_ns)
 
 
 def lasts_s(need: Needs, speed: Speed, *, thinking: bool = True) -> float:

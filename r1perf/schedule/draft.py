@@ -63,6 +63,17 @@ class Draft:
         self.stages.append(made)
         return made
 
+    def end(self, end_ns: int, *, loose: bool) -> None:
+        """End the window; a stage that would begin after that is none."""
+        self.end_ns, self.loose = end_ns, loose
+        self.stages = [
+            msgspec.structs.replace(stage, end_ns=min(stage.end_ns or end_ns, end_ns))
+            for stage in self.stages
+            if stage.start_ns < end_ns
+        ]
+        within = [span for span in self.spans if span.stage.index < len(self.stages)]
+        self.spans = [msgspec.structs.replace(span, stage=self.stages[span.stage.index]) for span in within]
+
     def steady(self, name: str, process: AnyStage, start_ns: int, length_ns: int) -> None:
         """Lay warmup or cooldown down: sessions as they are, or arrivals at the process's starting or ending rate."""
         first = start_ns == 0
@@ -78,6 +89,17 @@ class Draft:
     def add(self, times_ns: Ints, workload_of: Ints, section: int, stage: int | None) -> None:
         """Take arrivals in."""
         self.drawn.append(Drawn(times_ns, workload_of, section, stage))
+
+    def keep(self, section: int, kept: NDArray[np.bool_]) -> None:
+        """Drop arrivals of a section: `kept` has a flag for each, in the order in which they were taken in."""
+        at = 0
+        for place, part in enumerate(self.drawn):
+            if part.section == section:
+                mine = kept[at : at + len(part.times_ns)]
+                self.drawn[place] = msgspec.structs.replace(
+                    part, times_ns=part.times_ns[mine], workload_of=part.workload_of[mine]
+                )
+                at += len(mine)
 
     def times(self, process: Open, stream: Stream, start_ns: int, length_ns: int | None, count: int | None, turns: float) -> Ints:
         """Draw a process's times, in whole ns from t0; raises ScenarioError where they would be too many to hold."""

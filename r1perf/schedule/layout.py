@@ -8,7 +8,7 @@ from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Process, Ramp, 
 from r1perf.errors import ScenarioError
 from r1perf.schedule.closed import Span
 from r1perf.schedule.draft import WINDOW, Draft
-from r1perf.schedule.model import COOLDOWN, WARMUP
+from r1perf.schedule.model import WARMUP
 from r1perf.units import Duration
 
 
@@ -37,6 +37,11 @@ def length_ns(process: Process) -> int | None:
     return None if process.duration is None else int(process.duration)
 
 
+def alone_ns(process: Process) -> int | None:
+    """Return how long a process lasts that nothing follows; None where it goes on: a ramp without `hold` does at its end rate."""
+    return None if isinstance(process, Ramp) and not process.hold and process.end else length_ns(process)
+
+
 def stage_names(processes: list[AnyStage]) -> list[str]:
     """Return each stage's name: its own, else its kind, numbered where that is taken."""
     names: list[str] = []
@@ -50,10 +55,8 @@ def stage_names(processes: list[AnyStage]) -> list[str]:
     return names
 
 
-def lay_main(
-    draft: Draft, processes: list[AnyStage], *, duration: int | None, requests: int | None, warmup: int, cooldown: int
-) -> None:
-    """Put down warmup, the stages and cooldown, and draw their arrivals; raises ScenarioError where they make no run."""
+def lay_main(draft: Draft, processes: list[AnyStage], *, duration: int | None, requests: int | None, warmup: int) -> None:
+    """Put down warmup and the stages, and draw their arrivals; raises ScenarioError where they make no run."""
     if warmup:
         draft.steady(WARMUP, processes[0], 0, warmup)
     draft.end_ns = warmup
@@ -65,7 +68,7 @@ def lay_main(
         length = duration if len(processes) == 1 and duration is not None else length_ns(process)
         if isinstance(process, Trace):  # after its last request nothing comes, however long the run may be
             length = min((n for n in (length, length_ns(process)) if n is not None), default=None)
-        if isinstance(process, Ramp) and len(processes) == 1 and not process.hold and left is not None:
+        if isinstance(process, Ramp) and len(processes) == 1 and alone_ns(process) is None and left is not None:
             length = duration  # it holds its end rate until the last request
         own = None if process.requests is None else math.ceil(process.requests / draft.turns)
         count = min((n for n in (own, left) if n is not None), default=None)
@@ -86,10 +89,6 @@ def lay_main(
             left -= drawn
             if left == 0:
                 break
-    if cooldown:
-        if draft.end_ns is None:
-            raise ScenarioError("cooldown", "needs a window that ends by duration, not by closed-loop requests")
-        draft.steady(COOLDOWN, processes[-1], draft.end_ns, cooldown)
 
 
 def _open(draft: Draft, name: str, process: Open, length: int | None, count: int | None, judged: bool, *, plain: bool) -> int:

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Ramp, Stream
+from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Stream
 from r1perf.errors import ScenarioError
 from r1perf.schedule.closed import UNKNOWN, groups
 from r1perf.schedule.draft import AFTER, BEFORE, WINDOW, Draft, Ints, Share
-from r1perf.schedule.layout import lay_main, length_ns, processes_of
+from r1perf.schedule.layout import alone_ns, lay_main, length_ns, processes_of
 from r1perf.schedule.model import COOLDOWN, DRAIN, WARMUP, Sessions
 from r1perf.schedule.planned import Plan
 from r1perf.units import Duration
+
+_NONE = np.empty(0, dtype=np.int64)
 
 
 def plan(
@@ -38,34 +40,28 @@ def plan(
     own = {name: share.arrivals for name, share in shares.items() if share.arrivals is not None}
     processes = processes_of(arrivals, duration)
     if processes:
-        lay_main(draft, processes, duration=window, requests=requests, warmup=before, cooldown=after)
+        lay_main(draft, processes, duration=window, requests=requests, warmup=before)
         if own and draft.end_ns is None:
             raise ScenarioError("arrivals", "must end by duration where a workload has arrivals of its own")
     else:
-        _lay_own(draft, own, duration=window, requests=requests, warmup=before, cooldown=after)
-    for name, process in own.items():
-        if isinstance(process, Open):
-            _draw_own(draft, name, process, requests=requests, warmup=before, cooldown=after)
-    times_ns, which, stage_of, section = _merged(draft)
+        _lay_own(draft, own, duration=window, requests=requests, warmup=before)
+    ends = [_draw_own(draft, name, law, requests, before) for name, law in own.items() if isinstance(law, Open)]
+    if draft.end_ns is None and ends:
+        end_ns, loose = max(ends)
+        draft.end(end_ns, loose=loose)
     if own and requests is not None:
-        # Stages' own counts cannot see the other workloads' arrivals: cut where everybody's turns add up.
-        turns = np.array([shares[name].turns for name in draft.names])
-        keep = section != WINDOW
-        keep |= np.cumsum(np.where(keep, 0.0, turns[which])) < requests + turns[which] - 1e-9
-        cut = not keep.all()
-        times_ns, which, stage_of, section = times_ns[keep], which[keep], stage_of[keep], section[keep]
-        if cut or draft.end_ns is None:
-            draft.loose, draft.end_ns = True, int(times_ns[section == WINDOW].max()) + 1
+        _cut(draft, requests)
+    if after:
+        _cool(draft, processes, own, before, after)
+    times_ns, which, stage_of, section = _merged(draft)
     _close(draft)
     return Plan(
-        seed=seed, stages=tuple(draft.stages), sessions=_sessions(draft, own, len(times_ns)), workloads=draft.names, mix=draft.mix,
+        seed=seed, stages=tuple(draft.stages), sessions=_sessions(draft, own, before, len(times_ns)), workloads=draft.names, mix=draft.mix,
         times_ns=times_ns, stage_of=stage_of, workload_of=which, items=_items(which, section, len(draft.names)),
     )  # fmt: skip
 
 
-def _lay_own(
-    draft: Draft, own: Mapping[str, AnyStage], *, duration: int | None, requests: int | None, warmup: int, cooldown: int
-) -> None:
+def _lay_own(draft: Draft, own: Mapping[str, AnyStage], *, duration: int | None, requests: int | None, warmup: int) -> None:
     """Lay out the one stage of a run in which every workload has arrivals of its own."""
     lengths = [length_ns(process) for process in own.values()]
     length = duration
@@ -73,38 +69,75 @@ def _lay_own(
         length = max(n for n in lengths if n is not None)
     if length is None and (requests is None or any(isinstance(process, Closed) for process in own.values())):
         raise ScenarioError("duration", "is missing: workloads with arrivals of their own need to know when the window ends")
+    if requests is not None and all(isinstance(process, Closed) for process in own.values()):
+        each = f"workload.{next(iter(own))}.arrivals.requests"
+        raise ScenarioError("requests", f"does not go with closed-loop arrivals alone; give each workload its own, as `{each}`")
     if warmup:
         draft.stage(WARMUP, 0, warmup, False, "each workload at its starting rate")
     draft.end_ns = None if length is None else warmup + length
     draft.stage("main", warmup, draft.end_ns, True, "; ".join(f"{name}: {process.says()}" for name, process in own.items()))
-    if cooldown:
-        if draft.end_ns is None:
-            raise ScenarioError("cooldown", "needs a window that ends by duration")
-        draft.stage(COOLDOWN, draft.end_ns, draft.end_ns + cooldown, False, "each workload at its last rate")
 
 
-def _draw_own(draft: Draft, name: str, process: Open, *, requests: int | None, warmup: int, cooldown: int) -> None:
-    """Draw one workload's own arrivals over warmup, window and cooldown."""
-    turns, which, stream = draft.shares[name].turns, draft.names.index(name), Stream(draft.seed, "times", "workload", name)
+def _draw_own(draft: Draft, name: str, process: Open, requests: int | None, warmup: int) -> tuple[int, bool]:
+    """Draw one workload's own arrivals over warmup and window; return when they end, and whether their number ends them."""
+    turns, which, stream = draft.shares[name].turns, draft.names.index(name), _own_stream(draft, name)
     window = None if draft.end_ns is None else draft.end_ns - warmup
-    own = None if isinstance(process, Ramp) and not process.hold else length_ns(process)  # a ramp holds its end rate
-    length = min((n for n in (own, window) if n is not None), default=None)
+    length = min((n for n in (alone_ns(process), window) if n is not None), default=None)
     wanted = process.requests if process.requests is not None else requests
     count = None if wanted is None else math.ceil(wanted / turns)
-    start, end = (process.at_rate(rate) for rate in process.rates())
-    pieces = [(process, stream, warmup, length, count, WINDOW)]
+    times_ns = draft.times(process, stream, warmup, length, count, turns)
+    draft.add(times_ns, np.full(len(times_ns), which, dtype=np.int64), WINDOW, None)
     if warmup:
-        pieces.append((start, stream / WARMUP, 0, warmup, None, BEFORE))
-    if cooldown and draft.end_ns is not None:
-        pieces.append((end, stream / COOLDOWN, draft.end_ns, cooldown, None, AFTER))
-    for law, own_stream, start_ns, piece, most, section in pieces:
-        times_ns = draft.times(law, own_stream, start_ns, piece, most, turns)
-        draft.add(times_ns, np.full(len(times_ns), which, dtype=np.int64), section, None)
+        _steady_own(draft, name, process.at_rate(process.rates()[0]), stream / WARMUP, 0, warmup, BEFORE)
+    counted = len(times_ns) == count
+    return (int(times_ns[-1]) + 1 if counted else warmup + (length or 0)), counted
+
+
+def _steady_own(draft: Draft, name: str, law: Open, stream: Stream, start_ns: int, length_ns: int, section: int) -> None:
+    """Draw one workload's own arrivals over warmup or cooldown."""
+    times_ns = draft.times(law, stream, start_ns, length_ns, None, draft.shares[name].turns)
+    draft.add(times_ns, np.full(len(times_ns), draft.names.index(name), dtype=np.int64), section, None)
+
+
+def _own_stream(draft: Draft, name: str) -> Stream:
+    return Stream(draft.seed, "times", "workload", name)
+
+
+def _cut(draft: Draft, requests: int) -> None:
+    """End the window where everybody's turns add up to `requests`: stages' own counts cannot see the other workloads' arrivals."""
+    parts = [part for part in draft.drawn if part.section == WINDOW]
+    times_ns = np.concatenate([_NONE, *(part.times_ns for part in parts)])
+    which = np.concatenate([_NONE, *(part.workload_of for part in parts)])
+    order = np.argsort(times_ns, kind="stable")
+    turns = np.array([draft.shares[name].turns for name in draft.names])
+    reached = np.flatnonzero(np.cumsum(turns[which[order]]) >= requests - 1e-9)
+    if not len(reached):
+        return
+    last = order[reached[0]]
+    kept = np.zeros(len(order), dtype=np.bool_)
+    kept[order[: reached[0] + 1]] = True
+    draft.keep(WINDOW, kept)
+    draft.end(int(times_ns[last]) + 1, loose=True)
+
+
+def _cool(draft: Draft, processes: list[AnyStage], own: Mapping[str, AnyStage], warmup: int, cooldown: int) -> None:
+    """Lay cooldown down behind the window, at the last rates of it."""
+    end_ns = draft.end_ns
+    if end_ns is None:
+        raise ScenarioError("cooldown", "needs a window that ends by duration, not by closed-loop requests")
+    if processes:
+        last = len(draft.stages) - (1 if warmup else 0)  # requests may have ended the window before the others
+        draft.steady(COOLDOWN, processes[last - 1], end_ns, cooldown)
+    else:
+        draft.stage(COOLDOWN, end_ns, end_ns + cooldown, False, "each workload at its last rate")
+    for name, process in own.items():
+        if isinstance(process, Open):
+            law, stream = process.at_rate(process.rates()[1]), _own_stream(draft, name) / COOLDOWN
+            _steady_own(draft, name, law, stream, end_ns, cooldown, AFTER)
 
 
 def _merged(draft: Draft) -> tuple[Ints, Ints, Ints, Ints]:
     """Return times, workloads, stages and sections of all arrivals, by time; equal times keep the order of drawing."""
-    empty = np.empty(0, dtype=np.int64)
     starts = np.array([stage.start_ns for stage in draft.stages])
     stages = [
         np.searchsorted(starts, part.times_ns, side="right") - 1
@@ -112,11 +145,11 @@ def _merged(draft: Draft) -> tuple[Ints, Ints, Ints, Ints]:
         else np.full(len(part.times_ns), part.stage)
         for part in draft.drawn
     ]
-    times_ns = np.concatenate([empty, *(part.times_ns for part in draft.drawn)])
+    times_ns = np.concatenate([_NONE, *(part.times_ns for part in draft.drawn)])
     order = np.argsort(times_ns, kind="stable")
-    which = np.concatenate([empty, *(part.workload_of for part in draft.drawn)])[order]
-    section = np.concatenate([empty, *(np.full(len(part.times_ns), part.section) for part in draft.drawn)])[order]
-    return times_ns[order], which, np.concatenate([empty, *stages])[order].astype(np.int64), section
+    which = np.concatenate([_NONE, *(part.workload_of for part in draft.drawn)])[order]
+    section = np.concatenate([_NONE, *(np.full(len(part.times_ns), part.section) for part in draft.drawn)])[order]
+    return times_ns[order], which, np.concatenate([_NONE, *stages])[order].astype(np.int64), section
 
 
 def _close(draft: Draft) -> None:
@@ -134,18 +167,24 @@ def _close(draft: Draft) -> None:
         draft.stage(DRAIN, draft.end_ns, None, False, "what is in flight")
 
 
-def _sessions(draft: Draft, own: Mapping[str, AnyStage], base: int) -> tuple[Sessions, ...]:
-    """Return all groups of sessions; their items and indexes begin after the open-loop arrivals'."""
+def _sessions(draft: Draft, own: Mapping[str, AnyStage], warmup: int, base: int) -> tuple[Sessions, ...]:
+    """Return all groups of sessions; their items and indexes begin after the open-loop arrivals'.
+
+    A workload's own sessions are at work from the start of warmup to the end of cooldown; where a number of requests ends them, from the
+    start of the window.
+    """
     made = list(groups(draft.spans, base))
     base = max((s.base + (s.conversations if s.conversations is not None else UNKNOWN) for s in made), default=base)
+    drain = draft.stages[-1]
+    last_ns = drain.start_ns if drain.follows is None else draft.end_ns or 0
     for name, process in own.items():
         if isinstance(process, Closed):
-            window = draft.stages[-1].start_ns
-            end_ns = window if process.duration is None else min(window, int(process.duration))
             wanted = None if process.requests is None else math.ceil(process.requests / draft.shares[name].turns)
+            stage = 1 if warmup and wanted is not None else 0
+            end_ns = last_ns if process.duration is None else min(last_ns, warmup + int(process.duration))
             made.append(
                 Sessions(
-                    stage=0, workload=name, count=process.sessions, first=0, step=1, start_ns=0, end_ns=end_ns,
+                    stage=stage, workload=name, count=process.sessions, first=0, step=1, start_ns=draft.stages[stage].start_ns, end_ns=end_ns,
                     ramp_up_ns=int(process.ramp_up), think_time_ns=int(process.think_time), conversations=wanted, base=base,
                 )
             )  # fmt: skip

@@ -260,7 +260,6 @@ def test_own_arrivals_end_with_the_requests_of_all():
          "`arrivals`: must end by duration where a workload has arrivals of its own"),
         ({"a": Share(arrivals=poisson(1))}, None, {},
          "`duration`: is missing: workloads with arrivals of their own need to know when the window ends"),
-        ({"a": Share(arrivals=poisson(1))}, None, {"requests": 5, "cooldown": D("5s")}, "`cooldown`: needs a window that ends by duration"),
         (ONE, poisson(1e6), {"duration": D("1h")}, "`arrivals`: poisson 1e+06/s makes about 3,600,000,000 arrivals; at most 20,000,000 fit in a plan"),
         ({"w": Share(weight=0)}, poisson(1), {"duration": D("5s")}, "`arrivals`: no workload has a weight, so nothing would use these arrivals"),
     ],
