@@ -9,7 +9,7 @@ import msgspec
 
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, lengths, silent
 from r1perf.datasets.streams import fingerprint, stream
-from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, uncounted
+from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, slack, uncounted
 from r1perf.traces import Ints
 
 BLOCK = 16
@@ -24,7 +24,8 @@ class Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Shared prefixes: every conversation belongs to one of `groups`, drawn evenly, and begins with its group's prefix.
 
     `hit_ratio` is the share of all input tokens that a cache can serve once each group's prefix is in it; or `tokens` says the
-    prefix's length. Only whole blocks of `block` tokens count as shared, and never a prompt's last token (it is always computed).
+    prefix's length, without the chat template. Only whole blocks of `block` tokens count as shared, and never a prompt's last token
+    (it is always computed).
     """
 
     groups: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -82,11 +83,10 @@ class Made:
         self._input = lengths.tokens(spec.input_tokens, "input_tokens")
         self._output = lengths.tokens(spec.output_tokens, "output_tokens")
         self._prefix = prefix_tokens(spec.prefix, self._input) if spec.prefix is not None else 0
-        # The prefix ends at a block's end. Counts that are estimates may fall short of it by some tokens, and a block with
-        # them, so half a block more is made alike. The template's tokens are not taken off the prefix either: however they
-        # are parted before and after the text, the blocks that are shared are those of the prefix.
-        estimated = spec.tokenizer is None and spec.prefix is not None and spec.prefix.hit_ratio is not None
-        self._slack = spec.prefix.block // 2 if estimated and spec.prefix is not None else 0
+        self._common = self._prefix  # tokens of text that a group has in common
+        if spec.prefix is not None and spec.prefix.hit_ratio is not None:
+            calibration = vocabulary.calibration
+            self._common += slack(spec, calibration, spec.prefix.block) - calibration.overhead
         self._text = (seed, salt if spec.cache == "bust" else "")
         self.size: int | None = None
         self.shortest, self.longest = self._input.at(0.0), self._input.at(1 - 1e-9)
@@ -140,7 +140,7 @@ class Made:
     def _parts(self, wanted: int, group: int, item: int) -> tuple[str, str]:
         """Return the group's prefix and the rest; a prompt that is shorter has as much of it as leaves a token of its own."""
         count = self._vocabulary.calibration.words(wanted)
-        common = min(round((self._prefix + self._slack) / self._vocabulary.calibration.tokens_per_word), count - 1)
+        common = min(max(0, round(self._common / self._vocabulary.calibration.tokens_per_word)), count - 1)
         start = self._vocabulary.made(common, *self._text, "group", group)
         return start + " " if start else "", self._vocabulary.made(count - common, *self._text, "item", item)
 

@@ -84,6 +84,16 @@ def uncounted(spec: Counted) -> bool:
     return spec.calibrate and (spec.tokenizer, spec.tokens_per_word, spec.template_tokens) == (None, 1.0, 0)
 
 
+def slack(spec: Counted, calibration: Calibration, block: int) -> int:
+    """Return by how many tokens more than whole blocks of so many texts are made alike.
+
+    The template's tokens count as standing before the text, as a default system prompt does; what stands behind it (3 to 6 in usual
+    templates) makes the start fall short, as an estimate does that is a little too low. Half a block more keeps whole blocks whole.
+    """
+    exact = spec.tokenizer is not None and not calibration.overhead
+    return 0 if exact else block // 2
+
+
 ONE_EACH = Calibration()
 """One word is one token, and nothing comes on top."""
 

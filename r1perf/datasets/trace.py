@@ -10,7 +10,7 @@ import numpy as np
 from r1perf.datasets import Conversation, Expected, Items, Told, Turn, silent
 from r1perf.datasets.streams import fingerprint
 from r1perf.datasets.synthetic import BLOCK
-from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, uncounted
+from r1perf.datasets.tokens import Calibration, TokensPerWord, Vocabulary, exact_vocabulary, slack, uncounted
 from r1perf.errors import DatasetError
 from r1perf.replay import Replay, replay
 from r1perf.target import Positive
@@ -84,8 +84,7 @@ class Replayed:
         )
         self._text = (seed, salt if spec.cache == "bust" else "")
         self._block_tokens = trace.block_tokens * spec.scale
-        # Counts that are estimates may fall short of a block's end by some tokens: as in `synthetic`, a little more is made alike.
-        self._slack = min(BLOCK, int(self._block_tokens)) // 2 if spec.tokenizer is None else 0
+        self._slack = slack(spec, vocabulary.calibration, min(BLOCK, int(self._block_tokens)))
         self._block = lru_cache(maxsize=2048)(self._made_block)  # long shared prefixes come again and again
         self.size: int | None = len(chosen.rows)
         inputs = trace.input_tokens[chosen.rows]

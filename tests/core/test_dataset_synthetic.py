@@ -2,6 +2,7 @@
 
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -245,6 +246,33 @@ def test_estimated_prefixes_reach_half_a_block_further_and_exact_ones_do_not(tok
         for prefix, options in shapes
     ]
     assert found == [520, 512, 512]
+
+
+@pytest.mark.parametrize("known", ["by calibration", "by tokenizer"])
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        pytest.param(2, 3, id="DeepSeek R1"),
+        pytest.param(3, 5, id="ChatML"),
+        pytest.param(24, 5, id="ChatML with a default system prompt"),
+        pytest.param(30, 6, id="Llama 3"),
+        pytest.param(200, 6, id="a long system prompt"),
+    ],
+)
+def test_what_the_template_puts_before_the_text_is_part_of_the_shared_prefix(tokenizer, known, before, behind):
+    spec = Synthetic(input_tokens=1024, output_tokens=1, prefix=Prefix(hit_ratio=0.5))
+    if known == "by calibration":
+        items = spec.load(1).calibrated(Calibration(1.0, before + behind))
+    else:
+        items = msgspec.structs.replace(spec, tokenizer=str(tokenizer), template_tokens=before + behind).load(1)
+    common = before + alike(texts(items, 20))
+    assert common // 16 * 16 == 512  # a server of blocks
+    assert common <= 512 + 8  # one that matches token by token
+
+
+def test_a_prefix_that_the_template_alone_is_has_no_text():
+    items = Synthetic(input_tokens=200, output_tokens=1, template_tokens=90, prefix=Prefix(hit_ratio=0.32)).load(1)
+    assert len({text.split()[0] for text in texts(items, 20)}) > 5
 
 
 def test_a_prompt_s_last_token_is_never_served():
