@@ -70,7 +70,9 @@ def add(parser: pytest.Parser) -> None:
     add_option("--r1-json", metavar="FILE", help="Write all verdicts to FILE.")
     add_option("--r1-max-cost", type=money, metavar="USD", help="All loads together may cost so much (5, $5, 5USD); a hard stop.")
     add_option("--r1-max-requests", type=positive, metavar="N", help="All loads together may send so many requests; a hard stop.")
-    add_option("--r1-fail-fast", action="store_true", help="End a load as soon as one of its clauses can no longer pass.")
+    add_option(
+        "--r1-fail-fast", action="store_true", help="End a load as soon as one of its clauses fails whatever is still to come."
+    )
     for name, kind, says in _INI:
         parser.addini(name, says, type=kind, default="")  # type: ignore[arg-type]
 

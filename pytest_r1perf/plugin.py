@@ -4,13 +4,14 @@ Everything that needs r1perf itself is in `session`, which is imported for `--r1
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_r1perf import options
 from pytest_r1perf.ids import clause_id
+from pytest_r1perf.items import marked, test_of, unjudged
 from pytest_r1perf.markers import MARKERS, NAMES, PROMISE, Declared, MarkerError, Promise, declared
 from pytest_r1perf.run import R1Run
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pytest_r1perf.session import Session
 
 SESSION: "pytest.StashKey[Session]" = pytest.StashKey()
+MADE_OF = pytest.StashKey[dict[str, Declared]]()
+"""What each test declared when its items were made."""
+
 NEEDS = "needs --r1-sla"
 
 
@@ -30,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers; with `--r1-sla` also what judges."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    config.stash[MADE_OF] = {}
     if config.option.r1_sla:
         from pytest_r1perf.session import Session
 
@@ -82,14 +87,14 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make one item a clause."""
-    if not any(metafunc.definition.get_closest_marker(name) for name in NAMES):
+    if not marked(metafunc.definition):
         return
     session = metafunc.config.stash.get(SESSION, None)
     takes_run = "r1_run" in metafunc.fixturenames
     promises: list[Promise] = []
     wrong = None
     try:
-        found = declared(metafunc.definition)
+        found = metafunc.config.stash[MADE_OF][test_of(metafunc.definition)] = declared(metafunc.definition)
         promises = _written(found) if session is None else session.promises(found, metafunc, takes_run=takes_run)
     except MarkerError as error:
         wrong = f"{metafunc.definition.nodeid}: {error}"
@@ -104,8 +109,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if SESSION in config.stash:
         return
     for item in items:
-        if any(item.get_closest_marker(name) for name in NAMES):
+        if marked(item):
             item.add_marker(pytest.mark.skip(reason=NEEDS), append=False)
+
+
+@pytest.hookimpl(tryfirst=True)  # before a worker of xdist tells what it has collected, for which it is given work
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse markers that came after the items were made: as for any wrong marker, collection fails."""
+    for item in session.items:
+        wrong = late(item)
+        if wrong is not None:
+            session.config.hook.pytest_collectreport(report=pytest.CollectReport(item.nodeid, "failed", wrong, None))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Never pass a test that has had a marker since."""
+    result = yield
+    wrong = late(item)
+    if wrong is not None:
+        pytest.fail(wrong, pytrace=False)
+    return result
+
+
+def late(item: pytest.Item) -> str | None:
+    """Say which marker of an item nobody judges."""
+    wrong = unjudged(item, item.config.stash[MADE_OF].get(test_of(item)))
+    return None if wrong is None else f"{item.nodeid}: {wrong}"
 
 
 def _written(found: Declared) -> list[Promise]:

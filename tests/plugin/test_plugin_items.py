@@ -187,27 +187,101 @@ def test_it(): ...
     }
 
 
-def test_a_test_case_of_unittest_is_never_passed_unjudged(project):
-    project.record()
-    project.tests("""
-import unittest
-@pytest.mark.r1_recorded("runs/one")
-@pytest.mark.r1_sla("p95(ttft) < 800ms")
-class TestIt(unittest.TestCase):
-    def test_it(self): ...
-""")
-    result = project.judge()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["nothing was judged: r1_sla works on test functions and methods of plain classes"])
+LATE = (
+    "{} would not be judged: it has to stand on a test function, a class or a module; not in pytest.param, not added by a hook or a "
+    "fixture, not on unittest's methods"
+)
+"""What is said of a marker that came after the clauses of its test were made."""
 
-
-def test_a_marker_that_a_hook_adds_too_late_is_never_passed_unjudged(project):
-    project.record()
-    project.file("conftest.py", """
+HOOK = """
 import pytest
 def pytest_collection_modifyitems(items):
     for item in items:
-        item.add_marker(pytest.mark.r1_sla("p95(ttft) < 800ms"))
-""")  # fmt: skip
-    project.tests("def test_it(): ...")
-    project.judge("--r1-run", "runs/one").assert_outcomes(failed=1)
+        item.add_marker(pytest.mark.{})
+"""
+ON_ONE = '@pytest.mark.r1_recorded("runs/one")\n@pytest.mark.r1_sla("error_rate < 5%")\n'
+
+
+@pytest.mark.parametrize(
+    ("tests", "hook", "test", "says"),
+    [
+        (
+            ON_ONE + '@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.r1_sla("p95(ttft) < 1ms"))])\n'
+            "def test_it(n): ...",
+            None, "test_it[error_rate<5%-2]", LATE.format("r1_sla"),
+        ),
+        (
+            '@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.r1_recorded("runs/one"))])\ndef test_it(n): ...',
+            None, "test_it[2]", LATE.format("r1_recorded"),
+        ),
+        (
+            ON_ONE + '@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.r1_load("chat", rate="1/s"))])\n'
+            "def test_it(n): ...",
+            None, "test_it[error_rate<5%-2]", "r1_load and r1_recorded exclude each other*",
+        ),
+        (
+            ON_ONE + '@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.r1_sla("x", confident=1))])\ndef test_it(n): ...',
+            None, "test_it[error_rate<5%-2]", "r1_sla: unknown argument `confident`; did you mean `confidence`?",
+        ),
+        (
+            '@pytest.fixture(params=[pytest.param(2, marks=pytest.mark.r1_sla("p95(ttft) < 1ms"))])\ndef n(request): ...\n'
+            + ON_ONE + "def test_it(n): ...",
+            None, "test_it[2-error_rate<5%]", LATE.format("r1_sla"),
+        ),
+        ("def test_it(): ...", HOOK.format('r1_sla("p95(ttft) < 800ms")'), "test_it", LATE.format("r1_sla")),
+        (ON_ONE + "def test_it(): ...", HOOK.format('r1_sla("p95(ttft) < 800ms")'), "test_it[error_rate<5%]", LATE.format("r1_sla")),
+        ("def test_it(r1_run): ...", HOOK.format('r1_load("chat", rate="1/s")'), "test_it", LATE.format("r1_load")),
+        (
+            "import unittest\n" + ON_ONE + "class TestIt(unittest.TestCase):\n    def test_it(self): ...",
+            None, "TestIt::test_it", LATE.format("r1_recorded"),
+        ),
+    ],
+    ids=["param", "only-param", "load-in-param", "wrong-in-param", "fixture-param", "hook", "hook-beside-others", "load-by-hook",
+         "unittest"],
+)  # fmt: skip
+def test_a_marker_that_comes_too_late_is_an_error_of_collection(project, tests, hook, test, says):
+    project.record()
+    if hook:
+        project.file("conftest.py", hook)
+    project.tests(tests)
+    result = project.judge()
+    result.assert_outcomes(errors=1)
+    name = test.replace("[", "[[]")
+    result.stdout.fnmatch_lines(["*ERROR collecting test_it.py*", f"test_it.py::{name}: {says}"])
+
+
+@pytest.mark.parametrize("words", [(), ("--r1-sla", "--collect-only")], ids=["unit-run", "plan"])
+def test_so_it_is_in_a_unit_run_and_in_a_plan(project, words):
+    project.tests('@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.r1_sla("x"))])\ndef test_it(n): ...')
+    result = project.run(*words)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([f"test_it.py::test_it[[]2]: {LATE.format('r1_sla')}"])
+
+
+def test_a_marker_that_a_fixture_adds_fails_its_test(project):
+    project.record()
+    project.tests(
+        '@pytest.fixture\ndef n(request): request.node.add_marker(pytest.mark.r1_sla("p95(ttft) < 1ms"))\n'
+        + ON_ONE
+        + "def test_it(n): ..."
+    )
+    result = project.judge()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"test_it.py::test_it[[]error_rate<5%]: {LATE.format('r1_sla')}"])
+
+
+def test_a_marker_that_says_what_the_test_says_already_is_no_error(project):
+    project.record()
+    project.tests(
+        ON_ONE
+        + '@pytest.mark.parametrize("n", [pytest.param(2, marks=pytest.mark.r1_recorded("runs/one"))])\ndef test_it(n): ...'
+    )
+    project.judge().assert_outcomes(passed=1)
+
+
+def test_only_what_is_selected_is_held_to_it(project):
+    project.record()
+    project.tests(
+        ON_ONE + '@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.r1_sla("x"))])\ndef test_it(n): ...'
+    )
+    project.judge("test_it.py::test_it[error_rate<5%-1]").assert_outcomes(passed=1)
