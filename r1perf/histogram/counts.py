@@ -11,6 +11,8 @@ from r1perf.histogram.buckets import HIGHEST, IntArray, highest, index, indices,
 _FEW = 256
 """Below so many values plain Python is faster than numpy's fixed cost."""
 
+_LAST = index(HIGHEST)  # whatever lies above its edge is counted there too
+
 Rank = int | str | Fraction
 """A percentile, exact: 95, "99.9" or a Fraction; never a float, whose 99.9 is a little more than 999/10."""
 
@@ -121,7 +123,7 @@ class Counts:
         """Bracket how many values lie over `limit` (for those at or over it, ask for `limit - 1`).
 
         The two differ by the values that share the limit's own bucket, where the limit lies inside of it; the exact least
-        and most narrow them where they can.
+        and most narrow them where they can. Of clamped values the last bucket knows no more than that.
         """
         if self.least is None or self.most is None or self.most <= limit:
             return 0, 0
@@ -129,7 +131,7 @@ class Counts:
             return self.count, self.count
         at = index(limit)
         surely = sum(n for bucket, n in self.buckets.items() if bucket > at)
-        inside = self.buckets.get(at, 0) if limit < highest(at) else 0
+        inside = self.buckets.get(at, 0) if limit < highest(at) or at == _LAST else 0
         # The least value is not over the limit and the most is: wherever these two lie, they are no longer in doubt.
         return max(surely, 1), min(surely + inside, self.count - 1)
 

@@ -118,7 +118,10 @@ def test_a_percentile_is_at_most_a_thousandth_above_the_value_of_its_rank(record
     assert true <= got <= true + max(true // 1000, 0)
 
 
-@given(values, st.integers(0, HIGHEST) | st.sampled_from(EDGES))
+BEYOND = st.integers(-10, 10) | st.integers(HIGHEST - 10_000_000, HIGHEST + 10_000_000) | st.integers(HIGHEST, 10 * HIGHEST)
+
+
+@given(values | st.lists(BEYOND, min_size=1, max_size=9), st.integers(0, HIGHEST) | st.sampled_from(EDGES) | BEYOND)
 def test_count_over_brackets_the_truth(recorded, limit):
     over = sum(value > limit for value in recorded)
     low, high = Counts.of(recorded).count_over(limit)
@@ -136,8 +139,9 @@ def test_count_over_brackets_the_truth(recorded, limit):
         ([1_000_000, 1_000_006], 1_000_005, (1, 1)),
         ([1_000_010, 1_000_020], 1_000_005, (2, 2)),
         ([1_000_000, 1_000_004], 1_000_005, (0, 0)),
+        ([1, HIGHEST, 2 * HIGHEST, 3 * HIGHEST], 2 * HIGHEST, (1, 3)),
     ],
-    ids=["at-a-value", "below-a-value", "inside-a-bucket", "least-and-most-inside", "least-is-over", "most-is-not"],
+    ids=["at-a-value", "below-a-value", "inside-a-bucket", "least-and-most-inside", "least-is-over", "most-is-not", "clamped"],
 )
 def test_count_over(recorded, limit, expected):
     assert Counts.of(recorded).count_over(limit) == expected
