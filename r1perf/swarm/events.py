@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import gevent
 import locust
 from gevent.event import Event
+from locust import stats
 from locust.env import Environment
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, LocalRunner, MasterRunner, WorkerRunner
 
@@ -245,6 +246,8 @@ class _Lead:
         self._stopping = self._quitting = True
         self._master.interrupt()
         self._wait()
+        if self._options.csv_prefix and self._run is not None and isinstance(self._environment.runner, LocalRunner):
+            gevent.sleep(stats.CSV_STATS_INTERVAL_SEC)  # Locust writes its files so often, and not once more at the end
 
     def _wait(self) -> None:
         if self._run is not None and gevent.getcurrent() is not self._run:

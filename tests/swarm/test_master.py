@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import unpatched  # noqa: F401
 from gevent.event import Event
+from locust import stats
 from locust.env import Environment
 from locust.event import Events
 from locust.rpc import zmqrpc
@@ -321,6 +322,29 @@ def test_a_start_ends_what_goes_on_without_a_run(ramping, goes_on):
     ramping._master.running, ramping._master.client_ids = goes_on, lambda: ["h_1"]
     ramping._check(argparse.Namespace(r1_scenario="smoke", r1_model="", r1_rate="", r1_duration="", r1_set=[]), None)
     assert ramping._environment.runner.state == (STATE_SPAWNING if goes_on else STATE_STOPPING)
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_single_process_lets_locust_write_its_csv_files_once_more(monkeypatch, ran):
+    monkeypatch.setattr(stats, "CSV_STATS_INTERVAL_SEC", 0.001)
+    environment, written = Environment(events=Events(), user_classes=[R1User]), []
+
+    def write():
+        while True:
+            written.append(lead.told.count("done"))
+            gevent.sleep(stats.CSV_STATS_INTERVAL_SEC)
+
+    lead = Lead(environment.create_local_runner())
+    lead._options.csv_prefix = "x"
+    lead._master.interrupt = lambda: None
+    writer = gevent.spawn(write)
+    gevent.sleep(0)
+    lead._run = gevent.spawn(lead.told.append, "done") if ran else None
+    lead._on_quitting()
+    assert written[-1] == ran
+    assert (len(written) > 1) == ran, "a process without a run waits for nothing"
+    writer.kill()
+    environment.runner.greenlet.kill()
 
 
 @pytest.mark.parametrize(("asked", "level"), [(True, "INFO"), (False, "ERROR")])
