@@ -107,10 +107,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stamps_ns: list[int] | None = None  # every output chunk's stamp, only with record_chunks
 
     @property
+    def unconnected(self) -> bool:
+        """Tell whether it failed since no connection came about."""
+        if self.outcome is Outcome.CONNECT_ERROR:
+            return self.connect_ns is None and self.reason != "stale_connection"
+        return self.outcome is Outcome.TIMEOUT and self.reason == "connect"
+
+    @property
     def untold(self) -> bool:
         """Tell whether the target may have read its prompt, and billed it, and nobody told how many tokens that were."""
-        refused = self.outcome is Outcome.CONNECT_ERROR or (self.status is not None and self.status >= 400)
-        return self.usage.input_tokens is None and self.sent_ns is not None and not refused
+        unread = self.unconnected or self.outcome is Outcome.CONNECT_ERROR or (self.status is not None and self.status >= 400)
+        return self.usage.input_tokens is None and self.sent_ns is not None and not unread
 
 
 class Stream:

@@ -220,6 +220,10 @@ class Account:
     def _expected(self, metric: str, counts: Counts, workload: str | None, stages: set[int]) -> int:
         """Count the attempts that a percentile goes over: values, and those that should have had one."""
         failed = self._outcomes(tuple(FAILED), workload, stages)
+        if metric == "connect":
+            return counts.count + self._outcomes((Outcome.CONNECT_ERROR,), workload, stages)
+        if metric == "schedule_delay":
+            return counts.count
         if metric in _NEVER:
             return failed + self._outcomes((Outcome.OK, Outcome.TRUNCATED), workload, stages)
         return counts.count + failed

@@ -25,6 +25,13 @@ class Fate(StrEnum):
     NOT_APPLICABLE = "not_applicable"
 
 
+STREAMED = frozenset({"ttft", "service_ttft", "ttft_cold", "ttft_warm", "ttfo", "thinking", "itl", "itl_max", "tpot"})
+"""Metrics that only a streamed response has."""
+
+_BEFORE = frozenset({"schedule_delay", "connect"})
+"""Metrics that are over before the target can fail a request: what a failed one shows of them counts."""
+
+
 class Limit(msgspec.Struct, frozen=True, array_like=True):
     """One bound on a metric of METRICS, in ns or tokens."""
 
@@ -72,7 +79,7 @@ class Watch(msgspec.Struct, frozen=True, array_like=True):
 
 def fate(limits: Sequence[Limit], result: Result) -> Fate:
     """Say what a request means for limits that must all hold."""
-    if result.outcome in FAILED:
+    if result.outcome in FAILED and not _before(limits):
         return Fate.MISSED
     if not limits:
         return Fate.UNKNOWN if result.outcome in CENSORED else Fate.MET
@@ -85,14 +92,20 @@ def fate(limits: Sequence[Limit], result: Result) -> Fate:
 
 def cause(limits: Sequence[Limit], result: Result) -> str:
     """Say why a request missed: its outcome, `slow`, or `no_answer` where it ended well and never showed what was limited."""
-    if result.outcome in FAILED:
-        return str(result.outcome)
     values = [(limit, measured(limit.metric, result)) for limit in limits]
+    if result.outcome in FAILED and not (_before(limits) and any(value is not None for _, value in values)):
+        return str(result.outcome)
     shown = result.outcome in CENSORED or any(value is not None and not limit.holds(value) for limit, value in values)
     return "slow" if shown else "no_answer"
 
 
+def _before(limits: Sequence[Limit]) -> bool:
+    return bool(limits) and all(limit.metric in _BEFORE for limit in limits)
+
+
 def _fate(limit: Limit, result: Result) -> Fate:
+    if limit.metric in STREAMED and not result.streamed:
+        return Fate.NOT_APPLICABLE
     if result.outcome in CENSORED:
         low = _reached(limit.metric, result)
         return _between(limit, low, low if _final(limit.metric, result) else math.inf)
@@ -100,7 +113,7 @@ def _fate(limit: Limit, result: Result) -> Fate:
     if value is not None:
         return Fate.MET if limit.holds(value) else Fate.MISSED
     never_produced = limit.metric in ("ttft", "service_ttft", "ttfo", "e2e", "service_e2e") and result.streamed
-    return Fate.MISSED if never_produced else Fate.NOT_APPLICABLE
+    return Fate.MISSED if never_produced or (limit.metric == "connect" and result.unconnected) else Fate.NOT_APPLICABLE
 
 
 def _between(limit: Limit, low: float, high: float) -> Fate:
@@ -111,17 +124,19 @@ def _between(limit: Limit, low: float, high: float) -> Fate:
 
 def measured(metric: str, result: Result) -> float | None:
     """Return a metric of an ended request in ns or tokens; None where it has none. `itl` belongs to gaps, not to requests."""
+    if metric in STREAMED and not result.streamed:
+        return None
     match metric:
         case "schedule_delay":
             return _span(result.scheduled_ns, result.sent_ns)
         case "ttft":
-            return _span(result.scheduled_ns, result.first_ns) if result.streamed else None
+            return _span(result.scheduled_ns, result.first_ns)
         case "service_ttft":
-            return _span(result.sent_ns, result.first_ns) if result.streamed else None
+            return _span(result.sent_ns, result.first_ns)
         case "ttft_cold" | "ttft_warm":
             return measured("ttft", result) if metric == f"ttft_{result.usage.warmth}" else None
         case "ttfo":
-            return _span(result.scheduled_ns, result.first_answer_ns) if result.streamed else None
+            return _span(result.scheduled_ns, result.first_answer_ns)
         case "thinking":
             return _span(result.first_reasoning_ns, result.first_answer_ns)
         case "e2e":
@@ -131,16 +146,16 @@ def measured(metric: str, result: Result) -> float | None:
         case "connect":
             return result.connect_ns
         case "itl_max":
-            return result.itl_max_ns if result.streamed else None
+            return result.itl_max_ns
         case "tpot":
-            return _tpot(result) if result.streamed else None
+            return _tpot(result)
     tokens: int | None = getattr(result.usage, metric)
     return tokens
 
 
 def final(metric: str, result: Result) -> float | None:
-    """Return the metric of a request that has one for good: not of a failed one, nor of one cut before it showed."""
-    if result.outcome in FAILED or (result.outcome in CENSORED and not _final(metric, result)):
+    """Return the metric of a request that has one for good: not of one that failed later, nor of one cut before it showed."""
+    if (result.outcome in FAILED and metric not in _BEFORE) or (result.outcome in CENSORED and not _final(metric, result)):
         return None
     return measured(metric, result)
 

@@ -75,6 +75,7 @@ def scope_of(scenario: Scenario, stages: Iterable[tuple[str, bool]], *, ungraded
         unjudged=(*(name for name, judged in known if not judged), *RESERVED),
         target=target.title,
         timeouts=target.timeouts,
+        streamed=target.stream,
         ungraded=tuple(ungraded),
         priced=by_tokens or price.gpu_hour is not None,
         by_tokens=by_tokens,

@@ -24,6 +24,7 @@ from r1perf.sla.clauses import (
     dimension,
 )  # fmt: skip
 from r1perf.sla.grammar import Reading, did_you_mean, read
+from r1perf.sla.limits import STREAMED
 from r1perf.target import Timeouts
 
 _METRIC_UNITS: dict[str, str] = {metric.name: metric.unit for metric in METRICS.values()}
@@ -47,7 +48,7 @@ _TIMEOUTS: dict[str, tuple[str, ...]] = {
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a run has that a clause may name. `stages` are the judged ones, `ungraded` the workloads whose answers have no grades.
 
-    `by_tokens` says that the price is one of tokens; GPU hours cannot be parted between workloads.
+    `by_tokens` says that the price is one of tokens; GPU hours cannot be parted between workloads. `streamed` False: answers come in one piece.
     """
 
     workloads: tuple[str, ...]
@@ -58,6 +59,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     ungraded: tuple[str, ...] = ()
     priced: bool = True
     by_tokens: bool = True
+    streamed: bool = True
 
 
 def parse(text: str, scope: Scope | None = None) -> Clause:
@@ -92,6 +94,7 @@ def _check_aggregate(reading: Reading) -> None:
                     raise reading.error(
                         f"limit {index}", f"`{limit}` does not fit; `{limit.metric}` takes {ALLOWED_UNITS['time']}"
                     )
+                _check_zero(reading, f"limit {index}", limit.metric, limit.op, limit.bound)
 
 
 def _check_name(reading: Reading, part: str, what: str, name: str, allowed: tuple[str, ...]) -> None:
@@ -123,6 +126,8 @@ def _check_bound(reading: Reading) -> None:
         raise reading.error("bound", f"`{clause.bound}` does not fit; `{clause.aggregate}` takes {allowed}")
     if "share" in wanted and is_share(clause.bound):
         _check_share(reading, clause.bound)
+    else:
+        _check_zero(reading, "bound", str(clause.aggregate), clause.op, clause.bound)
 
 
 def _check_share(reading: Reading, bound: Bound) -> None:
@@ -135,6 +140,17 @@ def _check_share(reading: Reading, bound: Bound) -> None:
         raise reading.error(
             "bound", f"`{reading.clause.op} {bound}` cannot be shown by any number of requests; leave room, as in {room}"
         )
+
+
+def _check_zero(reading: Reading, part: str, name: str, op: str, bound: Bound) -> None:
+    """Refuse a bound of 0 that nothing can meet, or everything does: times are over 0, all else is 0 or more."""
+    if bound.exact:
+        return
+    positive = UNITS[bound.unit][0] == "time" or "interactivity" in name
+    if op == "<" or (positive and op == "<="):
+        raise reading.error(part, f"`{name} {op} {bound}` holds for nothing; allowed: a bound above 0")
+    if op == ">=" or positive:
+        raise reading.error(part, f"`{name} {op} {bound}` holds for everything; allowed: a bound above 0")
 
 
 def _check_selector(reading: Reading) -> None:
@@ -154,9 +170,26 @@ def _check_scope(reading: Reading, scope: Scope) -> None:
         raise reading.error("during", f"stage `{clause.during}` is not judged; {did_you_mean('', scope.stages)}")
     if clause.during is not None:
         _check_name(reading, "during", "stage", clause.during, scope.stages)
+    if not scope.streamed:
+        _check_whole(reading)
     for part, metric, op, bound in _limits(clause):
         _check_timeout(reading, scope, part, metric, op, bound)
     _check_known(reading, scope, clause.aggregate)
+
+
+def _check_whole(reading: Reading) -> None:
+    """Refuse what only a streamed response has."""
+    match reading.clause.aggregate:
+        case Goodput() as goodput:
+            named = [(f"limit {i}", limit.metric) for i, limit in enumerate(goodput.limits)]
+            allowed = [name for name in LIMITED if name not in STREAMED]
+        case Quantile() | Mean() | Max() as plain:
+            named, allowed = [("metric", plain.metric)], [name for name in METRICS if name not in STREAMED]
+        case _:
+            return
+    for part, metric in named:
+        if metric in STREAMED or metric == "interactivity":
+            raise reading.error(part, f"`{metric}` needs a stream, and `target.stream` is false; allowed: {', '.join(allowed)}")
 
 
 def _check_known(reading: Reading, scope: Scope, aggregate: Aggregate) -> None:

@@ -184,10 +184,11 @@ class TestCost:
         [
             {"outcome": Outcome.OVERLOADED, "status": 503},
             {"outcome": Outcome.CONNECT_ERROR},
+            {"outcome": Outcome.TIMEOUT, "reason": "connect"},
             {"outcome": Outcome.DROPPED, "sent_ns": None},
             {"outcome": Outcome.FILTERED, "usage": Usage(500, 10, None, 100)},
         ],
-        ids=["refused", "not connected", "not sent", "told"],
+        ids=["refused", "not connected", "not connected in time", "not sent", "told"],
     )
     def test_what_was_refused_or_told_leaves_nothing_open(self, why):
         made = untold(why.pop("outcome"), **why)
@@ -264,6 +265,21 @@ class TestAttempts:
         assert seen() == ([(near[0], None), (near[1], None)], near[0])
         assert seen(failed) == ([(near[1], near[0]), (None, near[1])], near[1])
         assert seen(failed, failed) == ([(None, near[0]), (None, near[1])], None)
+
+    @pytest.mark.parametrize("metric", ["connect", "schedule_delay"])
+    def test_what_was_over_before_a_request_failed_counts(self, metric):
+        """Every connect took 3 ms and no request was late; one that found no connection stands beyond every value."""
+        broken = [Answer(workload="chat", at_ns=(16 + n) * S, outcome=Outcome.SERVER_ERROR, chunks=0) for n in range(0, 20, 5)]
+        answers = [Answer(workload="chat", at_ns=(16 + n) * S) for n in range(0, 20, 5)]
+        clauses = [f"p80({metric}) < 5ms", f"max({metric}) < 5ms", f"p99({metric}) < baseline +10%", f"mean({metric}) < 5ms"]
+        made = account(clauses, [*answers, *broken])
+        assert [(one.n, one.over_certain) for one in map(made.evidence, (0, 1))] == [(8, 0)] * 2
+        assert made.value(2) is not None
+        assert made.evidence(3).without_value == 0
+        refused = Answer(workload="chat", at_ns=17 * S + 1, outcome=Outcome.CONNECT_ERROR, chunks=0)
+        if metric == "connect":
+            made = account(clauses, [*answers, *broken, refused])
+            assert (made.evidence(0).n, made.evidence(0).over_certain, made.value(2)) == (9, 1, None)
 
     def test_goodput_per_second(self):
         """One cut request may have met its limits, or not."""

@@ -1,5 +1,6 @@
 """Clauses are read strictly, print back, and are refused with the column and what is allowed."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +143,16 @@ def test_units(bound: str, value: float) -> None:
         ("max(ttft) > 1s", 11, "takes < or <="),
         ("max(ttft) < baseline +10%", 13, "cannot be held against a baseline"),
         ("p95(ttft) < baseline -100%", 13, "leaves nothing"),
+        ("p95(ttft) < 0ms", 13, "`p95(ttft) < 0ms` holds for nothing; allowed: a bound above 0"),
+        ("mean(e2e) <= 0s", 14, "holds for nothing"),
+        ("p95(connect) > 0us", 16, "holds for everything"),
+        ("p95(output_tokens) < 0", 22, "holds for nothing"),
+        ("p95(output_tokens) >= 0", 23, "holds for everything"),
+        ("throughput(requests) >= 0/s", 25, "holds for everything"),
+        ("cost_per_1m(output_tokens) < $0", 30, "holds for nothing"),
+        ("p95(interactivity) >= 0/s", 23, "holds for everything"),
+        ("p95(interactivity) <= 0/s", 23, "holds for nothing"),
+        ("goodput(ttft<1s, e2e<0s) >= 95%", 18, "`e2e < 0s` holds for nothing"),
         ("p95(ttft){wrokload=chat} < 1s", 11, "unknown selector `wrokload`; did you mean `workload`?"),
     ],
 )
@@ -188,6 +199,40 @@ def test_refuses_what_the_run_does_not_have(text: str, column: int, message: str
     with pytest.raises(ClauseError) as refused:
         parse(text, SCOPE)
     assert (refused.value.column, message in refused.value.message) == (column, True), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        (
+            "p90(ttft) < 1s",
+            5,
+            "`ttft` needs a stream, and `target.stream` is false; allowed: schedule_delay, e2e, service_e2e, connect",
+        ),
+        ("mean(service_ttft) < 1s", 6, "`service_ttft` needs a stream"),
+        ("p95(ttft) < baseline +10%", 5, "`ttft` needs a stream"),
+        ("p99(itl) < 60ms", 5, "`itl` needs a stream"),
+        ("p95(interactivity) >= 30/s", 5, "`interactivity` needs a stream"),
+        ("max(tpot) < 60ms", 5, "`tpot` needs a stream"),
+        ("goodput(e2e<5s, ttft<1s) >= 50%", 17, "`ttft` needs a stream, and `target.stream` is false; allowed: e2e"),
+    ],
+)
+def test_refuses_what_only_a_stream_has(text: str, column: int, message: str) -> None:
+    whole = Scope(workloads=("chat",), stages=("steady",), streamed=False)
+    parse(text, msgspec.structs.replace(whole, streamed=True))
+    with pytest.raises(ClauseError) as refused:
+        parse(text, whole)
+    assert (refused.value.column, message in refused.value.message) == (column, True), str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["p95(e2e) < 1s", "goodput(e2e<5s) >= 50%", "error_rate < 1%", "mean(output_tokens) > 5"])
+def test_accepts_what_a_whole_answer_has(text: str) -> None:
+    assert parse(text, Scope(workloads=("chat",), stages=("steady",), streamed=False)) == parse(text)
+
+
+@pytest.mark.parametrize("text", ["p95(reasoning_tokens) <= 0", "p95(output_tokens) > 0", "cost_per_1m(output_tokens) <= $0"])
+def test_a_bound_of_0_that_says_something(text: str) -> None:
+    assert str(parse(text)) == text
 
 
 def test_gpu_hours_are_not_parted_between_workloads() -> None:

@@ -12,7 +12,7 @@ from r1perf.histogram import Counts
 from r1perf.recorder.ending import tpot_us
 from r1perf.result import Outcome, Result, Usage
 from r1perf.sla import Attempts, Clusters, Fate, Flow, Limit, Tallied, Tallier, Tally, Watch, Window, fate, parse, watch
-from r1perf.sla.limits import measured
+from r1perf.sla.limits import cause, measured
 from r1perf.sla.percentile import observed
 from r1perf.sla.recorded import bracket, replay
 
@@ -83,6 +83,21 @@ def test_tpot_is_the_recorder_s() -> None:
         ("itl_max", "<", 800, result(itl_max_ns=None), Fate.NOT_APPLICABLE),
         ("thinking", "<", 800, result(first_reasoning_ns=None), Fate.NOT_APPLICABLE),
         ("connect", "<", 800, result(), Fate.NOT_APPLICABLE),
+        # What was over before the target could fail it.
+        ("connect", "<", 5, result(Outcome.SERVER_ERROR, status=503, connect_ns=MS), Fate.MET),
+        ("connect", "<", 5, result(Outcome.STREAM_BROKEN, connect_ns=9 * MS), Fate.MISSED),
+        ("connect", "<", 5, result(Outcome.STREAM_BROKEN), Fate.NOT_APPLICABLE),
+        ("connect", "<", 5, result(Outcome.CONNECT_ERROR, reason="refused", **WAITING), Fate.MISSED),
+        ("connect", "<", 5, result(Outcome.CONNECT_ERROR, reason="stale_connection", **WAITING), Fate.NOT_APPLICABLE),
+        ("connect", "<", 5, result(Outcome.CONNECT_ERROR, reason="reset", connect_ns=MS, **WAITING), Fate.MET),
+        ("connect", "<", 5, result(Outcome.TIMEOUT, reason="connect", **WAITING), Fate.MISSED),
+        ("connect", "<", 5, result(Outcome.TIMEOUT, reason="total"), Fate.NOT_APPLICABLE),
+        ("schedule_delay", "<", 5, result(Outcome.SERVER_ERROR, status=503), Fate.MET),
+        ("schedule_delay", "<", 0.5, result(Outcome.TIMEOUT), Fate.MISSED),
+        # It came, or was to come, in one piece.
+        ("ttft", "<", 50, result(Outcome.CANCELLED, streamed=False, done_ns=500 * MS, **WAITING), Fate.NOT_APPLICABLE),
+        ("itl_max", "<", 50, result(Outcome.CANCELLED, streamed=False, done_ns=500 * MS, **WAITING), Fate.NOT_APPLICABLE),
+        ("e2e", "<", 50, result(Outcome.CANCELLED, streamed=False, done_ns=500 * MS, **WAITING), Fate.MISSED),
         # The end of the run cut it after 500 ms.
         ("ttft", "<", 800, result(Outcome.CANCELLED, done_ns=500 * MS), Fate.MET),
         ("ttft", "<", 50, result(Outcome.CANCELLED, done_ns=500 * MS), Fate.MISSED),
@@ -107,6 +122,17 @@ def test_tpot_is_the_recorder_s() -> None:
 )
 def test_fate(metric: str, op: str, ms: float, given: Result, expected: Fate) -> None:
     assert fate([Limit(metric, op, ms * MS)], given) is expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        ({"outcome": Outcome.SERVER_ERROR, "connect_ns": 9 * MS}, "slow"),
+        ({"outcome": Outcome.CONNECT_ERROR, "reason": "refused"}, "connect_error"),
+    ],
+)
+def test_why_a_failed_request_missed_a_limit_on_connect(failed: dict[str, object], expected: str) -> None:
+    assert cause([Limit("connect", "<", 5 * MS)], result(**failed)) == expected  # type: ignore[arg-type]
 
 
 SLOW, FAST, NONE = Limit("ttft", "<", 50 * MS), Limit("e2e", "<", 2000 * MS), Limit("connect", "<", MS)

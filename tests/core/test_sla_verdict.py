@@ -1,5 +1,6 @@
 """Verdicts of every kind of clause: on what ground, in which words, and never on nothing."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,19 @@ class TestShares:
     def test_inconclusive_says_how_many_more(self) -> None:
         found = judge(parse("p95(ttft) < 800ms"), attempts(58, 0, intervals=spread(58, 0, 58)))
         assert (found.needs_requests, found.needs_s) == (1, 1.0)
+
+    def test_how_long_that_takes_counts_the_rate_of_the_intervals_that_are_known(self) -> None:
+        """58 attempts in 58 s, and 29 more of which an archive has no interval."""
+        more = {"intervals": spread(58, 0, 58)}
+        assert judge(parse("p99(ttft) < 1s"), attempts(87, 0, **more)).needs_requests == 299 - 87
+        assert judge(parse("p99(ttft) < 1s"), attempts(87, 0, **more)).needs_s == pytest.approx(299 - 87)
+        assert judge(parse("p99(ttft) < 1s"), attempts(87, 0, intervals=spread(0, 0, 58))).needs_s is None
+
+    def test_one_that_decides_is_one(self) -> None:
+        cut = judge(parse("p90(e2e) < 60s"), attempts(29, 0, 1, intervals=spread(29, 0, 29)))
+        assert cut.says.endswith("; 1 value cut by the end of the run decides, let it end")
+        lost = judge(parse("p90(e2e) < 60s"), attempts(29, 0, 1, missing=1, intervals=spread(29, 0, 29)))
+        assert lost.says.endswith("; 1 request without a line in the archive decides")
 
     def test_that_many_more_decide(self) -> None:
         first = judge(parse("p95(ttft) < 800ms"), attempts(1000, 40))
@@ -290,6 +304,13 @@ class TestFlows:
         assert ruling("mean(ttft) < 500ms", cut) == "inconclusive"
         assert ruling("mean(ttft) < 350ms", cut) == "fail"
 
+    def test_without_any_bound_on_the_cut_ones_there_is_no_upper_bound(self) -> None:
+        seen = msgspec.structs.replace(noise(45, 1), cut=1, cut_high=math.inf)
+        found = judge(parse("mean(output_tokens) < 50"), seen)
+        assert (found.verdict, found.upper) == ("inconclusive", None)
+        assert found.says.endswith("tokens to no limit straddle the bound; 1 request cut by the end of the run decides")
+        assert judge(parse("mean(output_tokens) > 40"), seen).verdict == "pass"
+
     def test_inconclusive_says_how_much_longer(self) -> None:
         found = judge(parse("throughput(output_tokens) >= 2000/s"), noise(2010, 300))
         assert found.needs_s is not None
@@ -300,6 +321,7 @@ class TestFlows:
         [
             (0, "30 requests cut by the end of the run decide"),
             (30, "30 requests without a line in the archive decide"),
+            (29, "1 request cut by the end of the run and 29 requests without a line in the archive decide"),
             (10, "20 requests cut by the end of the run and 10 requests without a line in the archive decide"),
         ],
     )
