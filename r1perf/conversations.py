@@ -172,7 +172,8 @@ class Conversations:
         """Return the result with the most tokens that it can have had, where nobody told how many or the run's end cut it."""
         if not result.untold and result.outcome not in CENSORED:
             return result
-        output = None if result.length_ordered is not None else call.max_tokens or call.output_tokens
+        bound = None if result.length_ordered is not None else call.max_tokens or call.output_tokens
+        output = None if bound is None else int(bound)  # a `Tokens` cannot be written down
         return msgspec.structs.replace(result, input_most=self._budget.input_most(call), output_most=output)
 
     def _dropped(self, ticket: Ticket) -> Result:
