@@ -1,6 +1,5 @@
 """Carry out one shard of a schedule: open-loop arrivals, closed sessions, and the turns of their conversations."""
 
-import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -8,21 +7,17 @@ from typing import Any
 
 import msgspec
 
+from r1perf.backoff import Backoff
 from r1perf.budget import Budget
 from r1perf.client import Client
 from r1perf.conversations import Conversations, Ready, Source
 from r1perf.dispatch import Gate, dispatch
 from r1perf.loop import Event, Loop, Task
 from r1perf.recorder import Recorder
-from r1perf.result import FAILED, Result
+from r1perf.result import Result
 from r1perf.schedule import Arrival, Plan, Sessions
 from r1perf.schedule.closed import UNKNOWN
 from r1perf.seats import Seat, Seats
-
-BACKOFF_NS = 1_000_000_000
-"""A closed session pauses so long, jittered and doubled with each failure in a row, where the server names no time."""
-
-BACKOFF_MOST_NS = 60_000_000_000
 
 
 class _Sender:
@@ -48,8 +43,8 @@ class Traffic:
     """One worker's traffic. `run()` starts everything that is planned; `halt()` ends the starting, `cancel()` what runs.
 
     `on_result` is told every result, in the order in which they were entered in the recorder; `on_limit` the sentence of
-    the hard limit that the next request could have passed (nothing is started any more then). With `seats` a session goes on
-    while its seat is taken, and more seats than planned are more sessions.
+    the hard limit that the next request could have passed (nothing is started any more then). With `seats` a session of the main
+    arrivals goes on while its seat is taken, and more seats than planned are more sessions.
     """
 
     def __init__(
@@ -186,11 +181,12 @@ class Traffic:
         sessions = []
         for group in self._plan.sessions:
             if stages[group.stage].follows == follows:
+                seats = self._seats if group.workload is None else None  # a workload's own sessions are as planned
                 for n, session in enumerate(range(group.first, group.count, group.step)):
-                    seat = None if self._seats is None else self._seats.seat(n)
+                    seat = None if seats is None else seats.seat(n)
                     sessions.append(self._spawn(self._session, group, session, origin_ns, _Sender(self), seat))
-                if self._seats is not None and group.conversations is None:
-                    self._seats.follow(partial(self._sit_down, group, origin_ns))
+                if seats is not None and group.conversations is None:
+                    seats.follow(partial(self._sit_down, group, origin_ns))
         arrivals = (arrival for arrival in self._plan if stages[arrival.stage].follows == follows)
         dispatch(self._loop, arrivals, origin_ns, self._conversations.ready, self._start, self._turn)
         return sessions
@@ -247,16 +243,18 @@ class Traffic:
     def _hold(self, group: Sessions, session: int, origin_ns: int, due_ns: int, sender: "_Sender", left: Event) -> None:
         """Hold one conversation after the other until the session's share or time is used up, or it is left."""
         end_ns = None if group.end_ns is None else origin_ns + group.end_ns
-        jitter = random.Random(f"{self._seed}/backoff/{group.stage}/{session}")
-        failures, n = 0, 0
+        backoff, stage, n = Backoff(self._recorder, f"{self._seed}/backoff/{group.stage}/{session}"), group.stage, 0
         arrival = self._plan.conversation(group, session, n)
         while arrival is not None and not left.is_set():
             ready = self._conversations.ready(arrival)
             # What waits for an answer is due when it is ready: rendering the next prompt is not the server's delay.
             due_ns = max(due_ns, self._loop.now_ns()) if n else due_ns
             if end_ns is not None and due_ns >= end_ns:
+                backoff.over(end_ns, stage)  # nobody waits for a session that will start nothing more
                 return
-            if left.wait(due_ns):
+            gone = left.wait(due_ns)
+            backoff.over(self._loop.now_ns(), stage)
+            if gone:
                 return
             stage = self._recorder.timeline.at(due_ns)
             n += 1
@@ -265,13 +263,4 @@ class Traffic:
             arrival = coming
             if result is None:
                 return
-            due_ns = result.done_ns + group.think_time_ns
-            failures = failures + 1 if result.outcome in FAILED else 0
-            if failures and coming is not None:
-                pause_ns = result.retry_after_ns or self._backoff(failures, jitter)
-                self._recorder.count("backoff_ns", result.workload, stage, pause_ns)
-                due_ns = max(due_ns, result.done_ns + pause_ns)
-
-    def _backoff(self, failures: int, jitter: random.Random) -> int:
-        pause_ns = min(BACKOFF_NS << min(failures - 1, 10), BACKOFF_MOST_NS)
-        return int(pause_ns * jitter.uniform(0.5, 1.5))
+            due_ns = max(result.done_ns + group.think_time_ns, backoff.after(result))

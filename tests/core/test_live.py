@@ -26,10 +26,13 @@ from r1perf.workload import Workload
 class Ran:
     """One worker's traffic; `meanwhile(ran)` is a task beside it, which may `sleep` until ms after t0."""
 
-    def __init__(self, arrivals, meanwhile, *, seats=False, early=0, shard=(0, 1), service_ms=10, talks=None, **planned):
+    def __init__(
+        self, arrivals, meanwhile, *, seats=False, early=0, shard=(0, 1), service_ms=10, talks=None, own=None, **planned
+    ):
         self.loop = loop = SimLoop(start_ns=T0)
         self.results = []
-        self.plan = plan({"w": Share(1.0, None, 1.0)}, arrivals, seed=1, **planned).shard(*shard)
+        shares = {"w": Share(1.0, None, 1.0)} | ({} if own is None else {"own": Share(None, own, 1.0)})
+        self.plan = plan(shares, arrivals, seed=1, **planned).shard(*shard)
         self.client = FakeClient(loop, service_ms)
         self.seats = Seats(loop) if seats else None
         for _ in range(early):
@@ -39,7 +42,7 @@ class Ran:
         self.tallies = Tallier((), {0})
         self.recorder = Recorder("0", self.plan.stages, T0, S, tallies=self.tallies)
         self.traffic = Traffic(
-            loop, self.plan, T0, {"w": source}, self.client, self.recorder, seed=1, max_in_flight=1000,
+            loop, self.plan, T0, {"w": source, "own": source}, self.client, self.recorder, seed=1, max_in_flight=1000,
             budget=Budget(Limits(), Price()), on_result=self.results.append, on_limit=lambda sentence: None, seats=self.seats,
         )  # fmt: skip
         loop.run(self.main, meanwhile)
@@ -228,6 +231,18 @@ def test_sessions_beyond_the_planned_ones_have_items_of_their_own():
     assert len({result.item for result in ran.results}) == len(ran.results)
     at_once = max(sum(r.scheduled_ns <= at < r.done_ns for r in ran.results) for at in range(T0, T0 + S, 10 * MS))
     assert at_once == 5
+
+
+@pytest.mark.parametrize("joined", [0, 2, 5])
+def test_the_own_sessions_of_a_workload_are_as_planned_whoever_joins(joined):
+    def people(ran):
+        for _ in range(joined):
+            ran.seats.join()
+
+    ran = Ran(closed(2), people, seats=True, own=closed(8), service_ms=100, duration=Duration.seconds(1))
+    middle_ns = T0 + 450 * MS
+    in_flight = [r.workload for r in ran.results if r.scheduled_ns <= middle_ns < r.done_ns]
+    assert (in_flight.count("w"), in_flight.count("own")) == (joined, 8)
 
 
 def test_those_who_have_joined_before_the_run_begins_are_there(tmp_path):

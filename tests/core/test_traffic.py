@@ -212,6 +212,28 @@ def test_a_closed_session_waits_as_long_as_the_server_asks():
     assert ran.counters["backoff_ns"] == 7 * S
 
 
+@pytest.mark.parametrize(
+    ("halt_ms", "paused_ms"),
+    [
+        pytest.param(None, 2 * 4900, id="the window ends before the pause"),
+        pytest.param(2100, 2 * 2000, id="the run is halted within the pause"),
+    ],
+)
+def test_a_pause_that_is_cut_short_counts_as_far_as_it_came(halt_ms, paused_ms):
+    if halt_ms is None:
+        end, retry_after_s = {"duration": Duration.seconds(5)}, 3600
+    else:
+        end, retry_after_s = {"duration": Duration.seconds(60)}, 30
+    client = {
+        "service_ms": 100,
+        "outcomes": {f"{n}.0": Outcome.RATE_LIMITED for n in range(2)},
+        "retry_after_ns": retry_after_s * S,
+    }
+    ran = drive(closed(2, ramp_up=Duration(0)), client=client, halt_ms=halt_ms, **end)
+    assert len(ran.client.sent) == 2
+    assert ran.counters["backoff_ns"] == paused_ms * MS
+
+
 def test_a_closed_session_backs_off_longer_with_every_failure():
     bad = {f"{n}.0": Outcome.SERVER_ERROR for n in range(6)}
     ran = drive(closed(1), requests=7, client={"service_ms": 0, "outcomes": bad})
