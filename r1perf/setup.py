@@ -81,6 +81,11 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
             f"stage `{waits.name}` begins when the last session of stage `{plan.stages[waits.follows or 0].name}` has ended, which several "
             "workers do not know of one another: give the stages durations, or run with one worker"
         )
+    if target.max_in_flight < assign.shards:
+        raise UsageError(
+            f"`target.max_in_flight` ({target.max_in_flight}) is shared out among the workers, and {assign.shards} are more than that: "
+            "raise it, or run with fewer workers"
+        )
     promised = terms(scenario, [(stage.name, stage.judged) for stage in plan.stages], items)
     sources = {
         name: WorkloadSource(workload, items[name], target, simulated=assign.simulated)
@@ -128,7 +133,7 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
         notes=notes,
         seed=scenario.seed,
         record_chunks=scenario.record_chunks,
-        max_in_flight=max(1, target.max_in_flight // assign.shards),
+        max_in_flight=target.max_in_flight // assign.shards,
         budget=budget,
         drain_ns=scenario.drain.limit_ns,
         stop_errors=scenario.stop.errors,
