@@ -4,11 +4,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from r1perf.result import Result
+from r1perf.result import Outcome, Result
 from r1perf.target import Call, Price
 
 TEMPLATE_TOKENS = 16
 """What a chat template adds at most, once and for each message (R1's: 1 and 1 to 3), beside the text's own tokens."""
+
+
+MAYBE_SENT = frozenset({"connect", "eof", "reset"})
+"""Reasons of a `connect_error` that the SDK gives for a new connection too which had taken the request."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -50,8 +54,8 @@ class Budget:
 
     A request is reserved at all its output tokens and at one input token a byte of its prompt (a byte-level tokenizer
     never makes more), with some for the template and `extra_bytes` for what every request carries beside it. It is settled at the
-    server's own counts; where the server never said, and the request was not refused, the reservation stays spent: nobody knows
-    what was billed.
+    server's own counts; where the server never said, and the request was sent and not refused, the reservation stays spent: nobody
+    knows what was billed.
     """
 
     def __init__(self, limits: Limits, price: Price, extra_bytes: int = 0) -> None:
@@ -115,7 +119,7 @@ class Budget:
             given, made = usage.input_tokens, usage.output_tokens or 0
             cost = hold.cost if given is None else self._cost(given, usage.cached_tokens or 0, made)
             spent = Hold(cost, made)
-        elif result.sent_ns is None or (result.status is not None and result.status >= 400):
+        elif result.sent_ns is None or (result.status is not None and result.status >= 400) or _never_opened(result):
             spent = Hold(0.0, 0)
         else:
             spent = hold
@@ -126,6 +130,11 @@ class Budget:
 
     def _cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
         return self._price.cost(input_tokens, cached_tokens, output_tokens) or 0.0
+
+
+def _never_opened(result: Result) -> bool:
+    """Tell whether there was no connection over which the request could have gone, as far as either engine knows for sure."""
+    return result.unconnected and (result.outcome is Outcome.TIMEOUT or result.reason not in MAYBE_SENT)
 
 
 def _prompt_most(call: Call) -> int:

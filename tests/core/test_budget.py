@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1perf.arrivals import Poisson
-from r1perf.budget import TEMPLATE_TOKENS, Budget, Limits
+from r1perf.budget import TEMPLATE_TOKENS, Budget, Limits, _usd
 from r1perf.client import Reply
 from r1perf.datasets.prompts import Prompts
 from r1perf.loop.sim import SimLoop
@@ -121,6 +121,37 @@ def test_a_server_that_tells_no_input_tokens_is_settled_at_what_was_reserved():
     )  # fmt: skip
     budget.settle(hold, result)
     assert "$55.00 spent so far" in budget.reserve(call(max_tokens=Tokens(40)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "fields", "spent"),
+    [
+        pytest.param(Outcome.CONNECT_ERROR, "refused", {}, 0, id="refused"),
+        pytest.param(Outcome.CONNECT_ERROR, "dns", {}, 0, id="no such name"),
+        pytest.param(Outcome.CONNECT_ERROR, "tls_expired", {}, 0, id="no TLS"),
+        pytest.param(Outcome.CONNECT_ERROR, "open_files", {}, 0, id="no more files"),
+        pytest.param(Outcome.TIMEOUT, "connect", {}, 0, id="not connected in time"),
+        pytest.param(
+            Outcome.TIMEOUT, "first_chunk", {"connect_ns": MS, "local_port": 9}, 55, id="connected, and no answer in time"
+        ),
+        pytest.param(Outcome.CONNECT_ERROR, "stale_connection", {"local_port": 9}, 55, id="sent on a connection that was closed"),
+        pytest.param(Outcome.CONNECT_ERROR, "eof", {"connect_ns": MS, "local_port": 9}, 55, id="sent, and closed without a word"),
+        pytest.param(Outcome.CONNECT_ERROR, "reset", {}, 55, id="reset, the SDK does not tell when"),
+        pytest.param(Outcome.OVERLOADED, "http_503", {"status": 503}, 0, id="refused with a status"),
+        pytest.param(Outcome.CANCELLED, None, {"connect_ns": MS, "local_port": 9}, 55, id="cancelled"),
+        pytest.param(Outcome.DROPPED, None, {"sent_ns": None}, 0, id="dropped"),
+    ],
+)
+def test_what_the_server_told_nothing_of_stays_spent_unless_nothing_was_sent(outcome, reason, fields, spent):
+    budget = Budget(Limits(cost=100.0), PRICE)
+    hold = budget.reserve(call())
+    assert hold.cost == 55
+    asked = {"sent_ns": T0} | fields
+    result = Result(
+        id="0.0", arrival=0, turn=0, workload="w", stage=0, item=0, outcome=outcome, reason=reason, scheduled_ns=T0, done_ns=T0 + MS, **asked
+    )  # fmt: skip
+    budget.settle(hold, result)
+    assert f"{_usd(spent)} spent so far" in budget.reserve(call(max_tokens=Tokens(400)))
 
 
 def test_a_share_says_that_it_is_one():
