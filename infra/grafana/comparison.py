@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
 
 from infra.grafana import flux, laid
-from infra.grafana.overview import FIGURES, LATENCIES, STATE, STEPS, UNITS
+from infra.grafana.overview import FIGURES, LATENCIES, STATE, STEPS, TOKENS, UNITS
 from infra.grafana.panels import choice, listed, overlay, rows
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p999")
@@ -50,7 +50,7 @@ def _overlays(board: Dashboard) -> None:
     tokens = laid.rate("window_output_tokens")
     for panel in (
         overlay("Requests/s of ${workload}", done, "Requests that ended well.", unit=units.RequestsPerSecond, width=8),
-        overlay("Output tokens/s of ${workload}", tokens, "Spread over their request's own chunks.", width=8),
+        overlay("Output tokens/s of ${workload}", tokens, TOKENS, width=8),
         overlay("In flight", laid.level("in_flight_total"), "All workloads, at the end of each interval.", width=8),
     ):
         board.with_panel(panel)

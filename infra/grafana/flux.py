@@ -20,7 +20,6 @@ FIRST = 'r.part == "0"'
 
 COVERED = "covered_ns"
 """How much of the run a point of the generator covers: a rate is divided by that, for a step may hold any number of points."""
-PER_SECOND = f"float(v: r._value) / float(v: r.{COVERED}) * 1000000000.0"
 ENDED_BADLY = "|".join(sorted(FAILED))
 
 
@@ -113,30 +112,6 @@ PER_STEP = 'aggregateWindow(every: ${step}, fn: sum, timeSrc: "_start", createEm
 """Sum what adds up within each step; a step's time is its beginning."""
 
 
-def rates(titles: dict[str, str]) -> str:
-    """Draw how many a second there were of each counter, step by step."""
-    return _rates(titles, PER_STEP)
-
-
-def rates_now(titles: dict[str, str]) -> str:
-    """Draw how many a second there were of each counter in each interval, whatever the step: the last one is now."""
-    return _rates(titles, 'group(columns: ["_time", "_field"])', "sum()")
-
-
-def _rates(titles: dict[str, str], *adding: str) -> str:
-    """Divide what was counted by the time that the points cover, both added up in the same way."""
-    counted = points("r1_counters", RUN, WORKLOADS, fields(*titles))
-    covered = points("r1_counters", RUN, WHOLE, FIRST, fields(COVERED))
-    added = ('group(columns: ["_field"])', *adding, "group()")
-    counts = piped(counted, *added, record(_time="r._time", _field="r._field", _value="r._value"))
-    lengths = piped(covered, *added, record(_time="r._time", **{COVERED: "r._value"}))
-    return f"counts = {counts}\n\nlengths = {lengths}\n\n" + piped(
-        'join(tables: {counts: counts, lengths: lengths}, on: ["_time"])',
-        f"filter(fn: (r) => r.{COVERED} > 0)",
-        *series("name", chosen("r._field", titles), PER_SECOND),
-    )
-
-
 def outcomes() -> str:
     """Draw how many requests ended in each outcome, step by step."""
     return 'import "strings"\n\n' + piped(
@@ -176,10 +151,10 @@ def generator(titles: dict[str, str]) -> str:
     return piped(points("r1_counters", RUN, WHOLE, FIRST, fields(*titles)), *series("name", chosen("r._field", titles)))
 
 
-def one_a_time(metric: str, of: str, *ranks: str) -> str:
+def one_a_time(metric: str, of: str, *ranks: str, workloads: str = WORKLOADS) -> str:
     """Take a metric's percentiles of each interval: where a stage ends inside of one, those of the stage with more values."""
     return piped(
-        points("r1_interval", of, WORKLOADS, FIRST, fields(f"{metric}_count", *(f"{metric}_{rank}_ms" for rank in ranks))),
+        points("r1_interval", of, workloads, FIRST, fields(f"{metric}_count", *(f"{metric}_{rank}_ms" for rank in ranks))),
         'pivot(rowKey: ["_time", "run_id", "workload", "stage"], columnKey: ["_field"], valueColumn: "_value")',
         'group(columns: ["_time", "run_id", "workload"])',
         f'sort(columns: ["{metric}_count"])',
@@ -196,6 +171,14 @@ def percentiles(metric: str, *ranks: str) -> str:
         return piped(rows, *drawn, *ordered)
     tables = ",\n  ".join(f"rows |> {each}" for each in drawn)
     return f"rows = {rows}\n\n" + piped(f"union(tables: [\n  {tables},\n])", *ordered)
+
+
+def percentile_now(metric: str, rank: str) -> str:
+    """Tell a metric's percentile of each workload in the last interval; nothing where it has no value there."""
+    last = piped(points("r1_counters", RUN, WHOLE, FIRST, fields(COVERED)), "last()", 'keep(columns: ["_time"])')
+    row = record(_time="r._time", _value=f"r.{metric}_{rank}_ms", name="r.workload")
+    rows = piped(one_a_time(metric, RUN, rank), "group()", row)
+    return piped(f'join(tables: {{rows: {rows}, last: {last}}}, on: ["_time"])', 'group(columns: ["name"])')
 
 
 def heatmap(metric: str) -> str:

@@ -1,6 +1,9 @@
 """Write the queries that lay several runs over one another: a row for each moment since the run began, a column for each run."""
 
-from infra.grafana.flux import COVERED, EVER, FIRST, PER_SECOND, RUNS, WHOLE, columns, fields, piped, points, record
+from infra.grafana.flux import COVERED, EVER, FIRST, RUNS, WHOLE, columns, fields, one_a_time, piped, points, record
+from infra.grafana.rates import PER_SECOND, added, counted
+
+WORKLOAD = 'r.workload == "${workload}"'
 
 
 def _aligned(data: str, *value: str, kept: tuple[str, ...] = ("_time", "_value", "run_id")) -> str:
@@ -26,32 +29,23 @@ def _aligned(data: str, *value: str, kept: tuple[str, ...] = ("_time", "_value",
 
 def percentile(metric: str) -> str:
     """Lay a percentile of one workload over that of other runs, interval by interval."""
-    field = f"{metric}_${{percentile}}_ms"
-    rows = piped(
-        points("r1_interval", RUNS, 'r.workload == "${workload}"', FIRST, fields(f"{metric}_count", field)),
-        'pivot(rowKey: ["_time", "run_id", "stage"], columnKey: ["_field"], valueColumn: "_value")',
-        'group(columns: ["_time", "run_id"])',
-        f'sort(columns: ["{metric}_count"])',
-        f'last(column: "{metric}_count")',
-        record(_time="r._time", run_id="r.run_id", _value=f"r.{field}"),
-    )
-    return _aligned(rows)
+    rows = one_a_time(metric, RUNS, "${percentile}", workloads=WORKLOAD)
+    value = record(_time="r._time", run_id="r.run_id", _value=f"r.{metric}_${{percentile}}_ms")
+    return _aligned(piped(rows, value))
 
 
 def rate(counter: str) -> str:
     """Lay the rate of a counter over that of other runs, in steps since each run began."""
-    generator = " and ".join(f"({each})" for each in (WHOLE, FIRST, fields(COVERED)))
-    wanted = f'(r.workload == "${{workload}}" and {fields(counter)}) or ({generator})'
+    row = {"n": "r.n", COVERED: f"r.{COVERED}"}
     return _aligned(
-        points("r1_counters", RUNS, wanted),
-        record(run_id="r.run_id", _field="r._field", _value="r._value", ns="r.ns / int(v: ${step}) * int(v: ${step})"),
-        'group(columns: ["run_id", "ns", "_field"])',
-        "sum()",
+        counted(counter, RUNS, WORKLOAD),
+        record(run_id="r.run_id", ns="r.ns / int(v: ${step}) * int(v: ${step})", **row),
+        'group(columns: ["run_id", "ns"])',
+        added(COVERED, "n"),
+        f"filter(fn: (r) => r.{COVERED} > 0.0)",
         "group()",
-        'pivot(rowKey: ["run_id", "ns"], columnKey: ["_field"], valueColumn: "_value")',
-        f"filter(fn: (r) => exists r.{counter} and r.{COVERED} > 0)",
-        record(run_id="r.run_id", ns="r.ns", _value=PER_SECOND.replace("r._value", f"r.{counter}")),
-        kept=("_time", "_value", "run_id", "_field"),
+        record(run_id="r.run_id", ns="r.ns", _value=PER_SECOND),
+        kept=("_time", "run_id", *row),
     )
 
 

@@ -5,12 +5,15 @@ from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
 
 from infra.grafana import flux
-from infra.grafana.panels import SOURCE, Flux, cells, choice, figure, lines, listed, rows, stacked, text
+from infra.grafana.panels import GAP_MS, SOURCE, Flux, cells, choice, figure, lines, listed, rows, stacked, text
+from infra.grafana.rates import rates, rates_now
 
 STEPS = ("10s", "30s", "1m", "5m", "15m")
 """No shorter than `sinks.influxdb.interval`: a step without an interval's beginning would be empty."""
 
 WINDOWED = "Percentiles of each interval (10 s), as they were. They say nothing about the whole run: see the table of workloads."
+
+TOKENS = "Chunks as they came (for input: first chunks), times the tokens that one held over the run so far."
 
 FIGURES = {
     "requests": "requests", "failed": "failed", "requests_per_s": "requests/s", "output_tokens_per_s": "output tokens/s",
@@ -55,11 +58,11 @@ def overview() -> Dashboard:
 def _stat_row(board: Dashboard) -> None:
     for panel in (
         text("State", flux.table((flux.RUN, flux.WHOLE), {}, STATE), "How the run stands; the verdict comes with its end."),
-        figure("Requests/s, now", flux.rates_now({"completed": "completed"}), "Requests that ended well, in the last interval.", unit=units.RequestsPerSecond, decimals=2),
+        figure("Requests/s, now", rates_now({"completed": "completed"}), "Requests that ended well, in the last interval.", unit=units.RequestsPerSecond, decimals=2),
         figure("Errors so far", flux.failed_share(), "Share of the ended requests that failed, over the run so far.", unit=units.PercentUnit, decimals=2, name="failed"),
         figure("In flight, now", flux.generator({"in_flight_total": "in flight"}), "At the end of the last interval.", decimals=0),
-        figure("Output tokens/s, now", flux.rates_now({"window_output_tokens": "output tokens"}), "In the last interval.", decimals=0),
-        figure("p95 TTFT, now", flux.percentiles("ttft", "p95"), "Of the last interval alone, each workload apart.", unit=units.Milliseconds),
+        figure("Output tokens/s, now", rates_now({"window_output_tokens": "output tokens"}), f"In the last interval. {TOKENS}", decimals=0),
+        figure("p95 TTFT, now", flux.percentile_now("ttft", "p95"), "Of the last interval alone, each workload apart; nothing where it had no first chunk.", unit=units.Milliseconds),
         figure("p95 TTFT, whole run", flux.table((flux.RUN, flux.WHOLE), {}, {"ttft_p95_ms": "TTFT"}), "Of the judged stages, from the run's own histogram; comes with its end.", unit=units.Milliseconds, name="p95 TTFT"),
         figure("Schedule delay, now", flux.generator({"schedule_delay_max_ms": "longest"}), "The longest of the last interval: how late this generator itself was.", unit=units.Milliseconds),
     ):  # fmt: skip
@@ -69,9 +72,9 @@ def _stat_row(board: Dashboard) -> None:
 def _traffic(board: Dashboard) -> None:
     board.with_row(Row("Traffic"))
     for panel in (
-        lines("Requests/s", flux.rates({"scheduled": "scheduled", "sent": "sent", "completed": "completed"}), "Where sent lies below scheduled, the generator is late.", unit=units.RequestsPerSecond),
+        lines("Requests/s", rates({"scheduled": "scheduled", "sent": "sent", "completed": "completed"}), "Where sent lies below scheduled, the generator is late.", unit=units.RequestsPerSecond),
         lines("In flight", flux.generator({"in_flight_total": "in flight", "waiting": "waiting for max_in_flight"}), "At the end of each interval. A steady stage in which it still grows is not stationary."),
-        lines("Tokens/s", flux.rates({"window_output_tokens": "output", "window_input_tokens": "input"}), "Output tokens are spread over their request's own chunks."),
+        lines("Tokens/s", rates({"window_output_tokens": "output", "window_input_tokens": "input"}), TOKENS),
         stacked("Outcomes", flux.outcomes(), "How many requests ended in which way, step by step.", width=24, label="outcome"),
     ):  # fmt: skip
         board.with_panel(panel)
@@ -89,7 +92,7 @@ def _latency(board: Dashboard) -> None:
     board.with_row(Row("Latency of ${workload}").repeat("workload"))
     for title, metric, says in LATENCIES:
         query = flux.percentiles(metric, "p50", "p90", "p95", "p99")
-        board.with_panel(lines(title, query, f"{title}: {says}. {WINDOWED}", unit=units.Milliseconds))
+        board.with_panel(lines(title, query, f"{title}: {says}. {WINDOWED}", unit=units.Milliseconds).insert_nulls(GAP_MS))
     for title, metric in (("TTFT", "ttft"), ("ITL", "itl")):
         says = f"How many values of {title} lay in which range, step by step: counts up to fixed limits, which add up exactly."
         board.with_panel(cells(f"{title} heatmap", flux.heatmap(metric), flux.cells(metric), says))

@@ -65,6 +65,10 @@ def text(title: str, query: str, says: str) -> stat.Panel:
     )  # fmt: skip
 
 
+GAP_MS = 60_000
+"""A line over single intervals is not joined over more without a value."""
+
+
 def lines(title: str, query: str, says: str, *, unit: str = "", width: int = 8, label: str = "name") -> timeseries.Panel:
     """Draw series in time."""
     return (
@@ -131,7 +135,7 @@ def overlay(title: str, query: str, says: str, *, unit: str = "", width: int = 1
     return (
         trend.Panel().title(title).description(says).datasource(SOURCE).with_target(Flux(query)).unit(unit).min(0)
         .x_field("seconds").override_by_name("seconds", [model.DynamicConfigValue("unit", units.Seconds)])
-        .span(width).height(8).line_width(1).fill_opacity(0).span_nulls(span_nulls=True).show_points(common.VisibilityMode.AUTO)
+        .span(width).height(8).line_width(1).fill_opacity(0).show_points(common.VisibilityMode.AUTO)
         .tooltip(build.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)).legend(_legend())
     )  # fmt: skip
 

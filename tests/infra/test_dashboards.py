@@ -26,6 +26,7 @@ from r1perf.summary import read_document
 BOARDS = ("overview", "comparison")
 EVERY = [pytest.param(query, id=f"{board}-{title}") for board in BOARDS for title, query in queries(dashboard(board))]
 STEP_S = 10
+NOW = "p95 TTFT, now"
 
 SCENARIO = """
 name = "two-kinds"
@@ -115,7 +116,10 @@ def test_the_runs_are_complete(recorded):
 
 @pytest.mark.parametrize("query", EVERY)
 def test_every_query_returns_rows(recorded, query):
-    assert recorded.ask(query)
+    if query == dict(queries(dashboard("overview")))[NOW]:
+        recorded.ask(query)  # none where the last interval had no first chunk
+    else:
+        assert recorded.ask(query)
 
 
 @pytest.mark.parametrize("workload", [("aime",), ("aime", "chat")], ids=["one", "both"])
@@ -210,17 +214,104 @@ def steady(request, recorded):
     return Recorded(recorded.server, bucket, recorded.ran)
 
 
+def rates(rows: Rows, name: str = "completed") -> list[float]:
+    """Return the values of one series."""
+    return [float(row["_value"]) for row in rows if row["name"] == name]
+
+
 @pytest.mark.parametrize("step", ["10s", "30s", "1m", "5m"])
 def test_a_steady_rate_is_drawn_as_it_is_whatever_the_step(steady, step):
-    drawn = [float(row["_value"]) for row in steady.panel("overview", "Requests/s", step=step)]
+    drawn = rates(steady.panel("overview", "Requests/s", step=step))
     assert drawn == pytest.approx([18.0] * len(drawn), rel=0.02)  # counts are whole
     assert len(drawn) > 1
-    now = [float(row["_value"]) for row in steady.panel("overview", "Requests/s, now", step=step)]
+    now = rates(steady.panel("overview", "Requests/s, now", step=step))
     assert now == pytest.approx([18.0] * 40, rel=0.02)
     rows = steady.panel("comparison", "Requests/s of ${workload}", step=step)
     laid = [float(row[run]) for row in rows for run in steady.ids if run in row]
     assert laid == pytest.approx([10.0] * len(laid), rel=0.05)
     assert len(laid) > 1
+
+
+POINTS = 6
+STREAMED = {  # by counter: what was counted in each point of `chat`; its answers outlast a point, and are stalled for two
+    "completed": (1, 0, 0, 0, 0, 2),
+    "chunks": (100, 200, 300, 0, 0, 100),
+    "first_chunks": (2, 2, 0, 0, 0, 0),
+    "counted_chunks": (100, 0, 0, 0, 0, 500),
+    "window_output_tokens": (200, 0, 0, 0, 0, 1000),
+    "counted_first_chunks": (1, 0, 0, 0, 0, 2),
+    "window_input_tokens": (40, 0, 0, 0, 0, 50),
+}
+WHOLE = {"window_output_tokens": (0, 0, 80, 0, 0, 0)}  # of `aime`, which is not streamed
+
+
+def stalled(recorded: Recorded, *, told: bool = True, ttft_at: int = 0) -> Recorded:
+    """Give two runs of six points of 10 s each; of what is 0 no field is written. Where nothing is told, no request has ended."""
+    text = ""
+    for document in recorded.documents:
+        began_ms = document["started_ns"] // 1_000_000 - POINTS * 10_000 + 1  # what lies ahead of now is not there yet
+        place = {"run_id": document["run_id"], "scenario": "two-kinds", "target": "t", "model": "m", "part": "0"}
+        text += line("r1_run", {key: place[key] for key in ("run_id", "scenario")}, {"status": "running"}, began_ms)
+        for n in range(POINTS):
+            at_ms = began_ms + n * 10_000
+            text += line("r1_counters", place, {"covered_ns": 10**10}, at_ms)
+            for workload, counters in (("chat", STREAMED), ("aime", WHOLE)):
+                fields = {name: counts[n] for name, counts in counters.items() if counts[n] and (told or "chunks" in name[:12])}
+                if fields:
+                    text += line("r1_counters", place | {"workload": workload, "stage": "steady"}, fields, at_ms)
+        values = {"ttft_count": 3, "ttft_p95_ms": 70.5}
+        text += line("r1_interval", place | {"workload": "chat", "stage": "steady"}, values, began_ms + ttft_at * 10_000)
+    bucket = recorded.server.bucket()
+    write(recorded.server, bucket, text)
+    return Recorded(recorded.server, bucket, recorded.ran)
+
+
+@pytest.mark.parametrize("title", ["Requests/s", "Requests/s, now"])
+def test_what_does_not_happen_is_drawn_as_0(recorded, title):
+    """Left out, the last good rate would stay "now", and a line be drawn over the stall."""
+    assert rates(stalled(recorded).panel("overview", title)) == [0.1, 0, 0, 0, 0, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "workload", "drawn"),
+    [
+        ("Tokens/s", "output", ALL, [20, 40, 68, 0, 0, 20]),
+        ("Output tokens/s, now", "output tokens", ALL, [20, 40, 68, 0, 0, 20]),
+        ("Tokens/s", "output", ("chat",), [20, 40, 60, 0, 0, 20]),
+        ("Tokens/s", "output", ("aime",), [0, 0, 8, 0, 0, 0]),
+        ("Tokens/s", "input", ALL, [6, 6, 0, 0, 0, 0]),
+    ],
+)
+def test_tokens_are_drawn_when_they_come_however_long_answers_last(recorded, title, name, workload, drawn):
+    assert rates(stalled(recorded).panel("overview", title, workload=workload), name) == pytest.approx(drawn)
+
+
+@pytest.mark.parametrize(
+    ("title", "step", "drawn"),
+    [
+        ("Output tokens/s of ${workload}", "10s", [20, 40, 60, 0, 0, 20]),
+        ("Output tokens/s of ${workload}", "30s", [40, 20 / 3]),
+        ("Requests/s of ${workload}", "10s", [0.1, 0, 0, 0, 0, 0.2]),
+    ],
+)
+def test_runs_are_laid_over_one_another_with_their_stalls(recorded, title, step, drawn):
+    rows = stalled(recorded).panel("comparison", title, step=step)
+    for run in recorded.ids:
+        assert [float(row[run]) for row in rows] == pytest.approx(drawn)
+
+
+@pytest.mark.parametrize(
+    ("board", "title"),
+    [("overview", "Tokens/s"), ("overview", "Output tokens/s, now"), ("comparison", "Output tokens/s of ${workload}")],
+)
+def test_tokens_that_nobody_told_are_absent_and_not_0(recorded, board, title):
+    assert stalled(recorded, told=False).panel(board, title) == []
+
+
+def test_a_percentile_of_now_is_that_of_the_last_interval_alone(recorded):
+    assert stalled(recorded, ttft_at=0).panel("overview", NOW) == []
+    (row,) = stalled(recorded, ttft_at=POINTS - 1).panel("overview", NOW)
+    assert (row["name"], float(row["_value"])) == ("chat", 70.5)
 
 
 def test_outcomes_are_those_of_the_archive(recorded):
@@ -333,7 +424,7 @@ def test_late_data_adds_to_counts_and_to_no_percentile(recorded):
     late = Recorded(recorded.server, bucket, recorded.ran)
     assert {float(row["_value"]) for row in late.panel("overview", "TTFT")} == {100.0}
     assert [int(row["_value"]) for row in late.panel("overview", "In flight")] == [5]
-    assert [float(row["_value"]) for row in late.panel("overview", "Requests/s")] == [12 / 4]
+    assert rates(late.panel("overview", "Requests/s")) == [12 / 4]
     assert [int(row["_value"]) for row in late.panel("overview", "Outcomes")] == [12]
     (cells,) = late.panel("overview", "TTFT heatmap")
     assert {cell: int(n) for cell, n in cells.items() if n not in ("0", cells["_time"])} == {"100": 10, "10000": 2}
