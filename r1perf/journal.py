@@ -136,21 +136,26 @@ class Journals:
 
 
 def read_requests(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Result]:
-    """Go through the results of a file, in the order in which they ended."""
+    """Go through the results of a file, in the order in which they ended, each once."""
+    seen = set[str]()
     with _opened(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 if not line.endswith(b"\n"):
                     raise msgspec.DecodeError("the line is cut")
                 result = _decode_result(line)
+                if result.id in seen:
+                    raise msgspec.DecodeError(f"request {result.id} has a line already")
             except msgspec.MsgspecError as error:
                 damage(f"{path.name}: line {number} was left out: {error}")
                 continue
+            seen.add(result.id)
             yield result
 
 
 def read_snapshots(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Snapshot]:
-    """Go through the snapshots of a file; nothing can be found behind a damaged one."""
+    """Go through the snapshots of a file, each interval once; nothing can be found behind a damaged one."""
+    seen = set[int]()
     with _opened(path) as file:
         while head := file.read(_LENGTH.size):
             at = file.tell() - len(head)
@@ -163,6 +168,10 @@ def read_snapshots(path: Path, damage: Damage = lambda sentence: None) -> Iterat
             except msgspec.MsgspecError as error:
                 damage(f"{path.name}: what follows byte {at} was left out: {error}")
                 return
+            if snapshot.k in seen:
+                damage(f"{path.name}: the record at byte {at} was left out: interval {snapshot.k} has one already")
+                continue
+            seen.add(snapshot.k)
             yield snapshot
 
 

@@ -34,10 +34,10 @@ Lines = Counter[tuple[str, int]]
 
 def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, damage: Damage) -> tuple[Account, Document]:
     """Rebuild a run's summary and count it for these clauses; raises ArchiveError where nothing is left to be counted."""
-    found = {worker for worker, _ in workers_in(run)}
+    found = {worker for worker, _ in workers_in(run, known=written.workers)}
     if not found:
         raise ArchiveError(f"{run} holds neither requests nor snapshots: nothing in it can be judged")
-    workers = sorted({*written.workers, *found})
+    workers = sorted(written.workers or found)
     summary = recover(run, damage=damage)
     if written.status == "running":
         built = document(summary, "interrupted", "the run did not come to its end")

@@ -52,7 +52,7 @@ def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
     if written.status == "running":
         written = msgspec.structs.replace(written, status="interrupted", reason=NO_END, early=True)
     built = document(summary, written.status, written.reason)
-    there = {worker for worker, _ in workers(*folders)}
+    there = {worker for worker, _ in workers(*folders, known=written.workers)}
     reasons = [f"worker {worker}'s files are missing" for worker in written.workers if worker not in there]
     reasons += built.validity.reasons
     return msgspec.structs.replace(built, early=written.early, validity=Validity(not reasons, reasons))
@@ -65,8 +65,9 @@ def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
     snapshots hold outcomes are in them already, and the rest ended after its last snapshot. What was due and has neither
     counts as `lost`. Of the lines behind the last snapshot only the gaps between chunks are not known any more.
     """
-    summary = Summary(read_document(_told(folders)).run())
-    for worker, folder in workers(*folders):
+    written = read_document(_told(folders))
+    summary = Summary(written.run())
+    for worker, folder in workers(*folders, known=written.workers, damage=damage):
         recover_worker(summary, folder, worker, damage)
         if summary.pending(worker):
             summary.lose(worker)
@@ -85,8 +86,9 @@ def _add_live(summary: Summary) -> None:
 
 def intervals(folder: Path, damage: Damage = lambda sentence: None) -> list[Interval]:
     """Rebuild the intervals that the sinks of a run were given, in order of time, from the files of its folder."""
-    summary, found = Summary(read_document(folder).run()), dict[int, Interval]()
-    for worker, place in workers(folder):
+    written = read_document(folder)
+    summary, found = Summary(written.run()), dict[int, Interval]()
+    for worker, place in workers(folder, known=written.workers, damage=damage):
         snapshots = recover_worker(summary, place, worker, damage)
         for snapshot in snapshots:
             found.setdefault(snapshot.k, Interval(snapshot.k)).add(snapshot)
@@ -123,8 +125,11 @@ def _told(folders: Sequence[Path]) -> Path:
     return told[0] if told else folders[0]
 
 
-def workers(*folders: Path) -> list[tuple[str, Path]]:
-    """Find the workers that have written into these folders; raises ArchiveError where one has into two of them."""
+def workers(*folders: Path, known: Collection[str] = (), damage: Damage = lambda sentence: None) -> list[tuple[str, Path]]:
+    """Find the workers that have written into these folders; raises ArchiveError where one has into two of them.
+
+    Where some are `known` (run.json names all of its run), files of others do not belong there and are left out.
+    """
     found = dict[str, Path]()
     for folder in folders:
         for prefix, suffix in (("snapshots.", ""), ("requests.", ".jsonl")):
@@ -134,6 +139,9 @@ def workers(*folders: Path) -> list[tuple[str, Path]]:
                     raise ArchiveError(
                         f"{found[worker]} and {folder} both hold files of a worker {worker}: a worker writes into one"
                     )
+    strays = sorted(set(found) - set(known)) if known else []
+    for worker in strays:
+        damage(f"{found.pop(worker)}: the files of a worker {worker} were left out: the run had none")
     return sorted(found.items())
 
 

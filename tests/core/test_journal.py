@@ -147,16 +147,29 @@ def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
         list(read_requests(tmp_path / "requests.0.jsonl"))
 
 
+def test_what_stands_in_a_file_twice_is_read_once_and_told(tmp_path):
+    snapshots, results = write(tmp_path)
+    for name in ("requests.0.jsonl", "snapshots.0"):
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes() * 2)
+    told = []
+    assert list(read_requests(tmp_path / "requests.0.jsonl", told.append)) == results
+    assert list(read_snapshots(tmp_path / "snapshots.0", told.append)) == snapshots
+    assert len(told) == len(results) + len(snapshots)
+    n = len(results) + 1
+    assert told[0] == f"requests.0.jsonl: line {n} was left out: request {results[0].id} has a line already"
+    assert told[-1].endswith("was left out: interval 49 has one already")
+
+
 # --- Recovery ---
 
 
-def archive(folder, status="running"):
-    write_document(folder, document(Summary(a_run()), status))
+def archive(folder, status="running", workers=("0",)):
+    write_document(folder, document(Summary(a_run(workers=workers)), status))
 
 
 def test_a_recovered_summary_equals_the_live_one(tmp_path):
-    archive(tmp_path)
-    live = Summary(a_run())
+    archive(tmp_path, workers=("0", "1"))
+    live = Summary(a_run(workers=("0", "1")))
     for worker in ("0", "1"):
         for snapshot in write(tmp_path, worker=worker)[0]:
             live.merge(snapshot)
@@ -168,7 +181,7 @@ def test_workers_files_may_lie_in_several_folders(tmp_path):
     parts = [tmp_path / name for name in ("main", "fetched")]
     for folder in parts:
         folder.mkdir()
-    archive(parts[0])
+    archive(parts[0], workers=("0", "1"))
     for folder, worker in zip(parts, ("0", "1"), strict=True):
         write(folder, worker=worker)
     assert sum(recover(*reversed(parts)).outcomes().values()) == 2 * len(traffic())

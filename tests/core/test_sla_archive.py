@@ -407,6 +407,27 @@ class TestWhatIsMissing:
         archived(tmp_path / "run")
         requests_path(tmp_path / "run", "1").unlink()
         found = judged(tmp_path / "run", "throughput(requests) > 0.1/s", "p99(itl) < 9s", "p95(ttft) < 9s")
+    def test_one_request_without_a_line_has_none(self, tmp_path):
+        archived(tmp_path / "run")
+        path = requests_path(tmp_path / "run", "1")
+        cut(path, len(path.read_bytes().splitlines()) - 1)
+        found = judged(tmp_path / "run", "p99(itl) < 9s")["p99(itl) < 9s"]
+        assert found.says == "cannot be judged: 1 request of the run has no line in the archive"
+
+    def test_what_the_run_did_not_have_is_not_judged(self, tmp_path):
+        """Files that were doubled, and some of a worker that run.json does not know."""
+        archived(tmp_path / "run")
+        clauses = ("p95(ttft) < 1s", "p99(itl) < 9s", "throughput(requests) > 0.1/s")
+        whole = judged(tmp_path / "run", *clauses)
+        for worker in ("0", "1"):
+            for path in (requests_path(tmp_path / "run", worker), snapshots_path(tmp_path / "run", worker)):
+                path.write_bytes(path.read_bytes() * 2)
+        shutil.copy(requests_path(tmp_path / "run", "0"), requests_path(tmp_path / "run", "7"))
+        told = []
+        found = {one.clause: one for one in judge_archive(tmp_path / "run", clauses, damage=told.append)}
+        assert found == whole
+        assert f"{tmp_path / 'run'}: the files of a worker 7 were left out: the run had none" in told
+
         assert [one.verdict for one in found.values()] == ["pass", "inconclusive", "inconclusive"]
         assert re.fullmatch(r"cannot be judged: \d+ requests of the run have no line in the archive", found["p99(itl) < 9s"].says)
 
