@@ -12,6 +12,7 @@ from r1perf.report import print_verdicts
 from r1perf.report.paper import paper
 from r1perf.sla import exit_code, judge_archive, parse, require, runs_in
 from r1perf.sla.archive import passed_over
+from r1perf.sla.comparable import distinct
 from r1perf.sla.files import load
 
 
@@ -33,9 +34,10 @@ def command(
         file = load(sla_file)
         texts += map(str, file.clauses)
         confidence = file.confidence if confidence is None else confidence
-    folders = [run for path in runs for run in runs_in(path)]
+    given = distinct(run for path in runs for run in runs_in(path))
+    folders = given.runs
     held = [run for path in baseline for run in runs_in(path)]
-    for sentence in (says for path in (*runs, *baseline) for says in passed_over(path)):
+    for sentence in (*(says for path in (*runs, *baseline) for says in passed_over(path)), *given.notes):
         note(sentence)
     found = {
         run: judge_archive(

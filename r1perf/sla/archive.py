@@ -15,6 +15,7 @@ from r1perf.errors import UsageError
 from r1perf.journal import Damage
 from r1perf.scenario import load
 from r1perf.sla.clauses import Baseline, Clause
+from r1perf.sla.comparable import Picked, sides
 from r1perf.sla.finding import Verdict
 from r1perf.sla.judge import family
 from r1perf.sla.recount import recount
@@ -34,10 +35,10 @@ def judge_archive(
     beside: Sequence[Path] = (),
     damage: Damage = lambda sentence: None,
 ) -> list[Verdict]:
-    """Judge one recorded run; raises ClauseError, ArchiveError.
+    """Judge one recorded run; raises ClauseError, ArchiveError, and UsageError where a run is on both sides of a comparison.
 
     `clauses` None: those that its scenario declared; `confidence` None: its scenario's. Clauses against a baseline hold this run and those
-    `beside` it (of the same side) against the `baseline` runs.
+    `beside` it (of the same side) against the `baseline` runs, as far as they are `comparable`.
     """
     written = read_document(run)
     scenario = load(written.scenario)
@@ -53,12 +54,19 @@ def judge_archive(
     found = dict(known)
     if open_:
         asked = Terms(open_, sure)
-        sides = [{str(c): _side(runs, c, damage) for c in open_ if isinstance(c.bound, Baseline)} for runs in (baseline, beside)]
+        held = [clause for clause in open_ if isinstance(clause.bound, Baseline)]
+        against, with_it = sides(run, baseline, beside) if held else (Picked(()), Picked(()))
         account, built = recount(run, written, scenario, asked, damage)
         early = built.reason or built.status if built.early or built.status != "finished" else None
         found |= {
             one.clause: one
-            for one in verdicts(account, invalid=built.validity.reasons, early=early, baselines=sides[0], beside=sides[1])
+            for one in verdicts(
+                account,
+                invalid=built.validity.reasons,
+                early=early,
+                baselines={str(clause): _side(against, clause, damage) for clause in held},
+                beside={str(clause): _side(with_it, clause, damage) for clause in held},
+            )
         }
     return family([msgspec.structs.replace(found[str(clause)], holm=None) for clause in terms.clauses])
 
@@ -83,10 +91,10 @@ def passed_over(path: Path) -> list[str]:
     return [f"{folder} was passed over: it is a folder of {n} run{'s' * (n > 1)}" for folder, n in sorted(deeper.items())]
 
 
-def _side(runs: Sequence[Path], clause: Clause, damage: Damage) -> Side:
+def _side(picked: Picked, clause: Clause, damage: Damage) -> Side:
     """Return a clause's value in each run; one that has none, or that is not valid, says nothing of its side."""
-    values, left_out = list[float](), list[str]()
-    for run in runs:
+    values, left_out = list[float](), list(picked.notes)
+    for run in picked.runs:
         written = read_document(run)
         account, built = recount(run, written, load(written.scenario), Terms((clause,)), damage)
         value = account.value(0)

@@ -69,13 +69,17 @@ def _kept(tmp_path_factory):
 
 
 def archived(folder, clauses=CLAUSES, **options):
-    """Write the archive of a run that was played, with its live verdicts in it; return these. The same one is made once."""
+    """Write the archive of a run that was played, with its live verdicts in it; return these. The same one is made once.
+
+    Each has an id of its own.
+    """
     key = (tuple(clauses), tuple(sorted(options.items())))
     if key not in MADE:
         kept = KEPT[0] / str(len(MADE))
         kept.mkdir()
         MADE[key] = kept, written(kept, clauses, **options)
     shutil.copytree(MADE[key][0], folder)
+    write_document(folder, msgspec.structs.replace(read_document(folder), run_id=f"{folder.parent.name}-{folder.name}"))
     return MADE[key][1]
 
 
@@ -403,10 +407,6 @@ class TestWhatIsMissing:
         says = "cannot be judged: the snapshots of worker 0 are not in the archive"
         assert [one.says for one in found.values()][1:5] == [says] * 4
 
-    def test_without_requests_only_what_needs_none(self, tmp_path):
-        archived(tmp_path / "run")
-        requests_path(tmp_path / "run", "1").unlink()
-        found = judged(tmp_path / "run", "throughput(requests) > 0.1/s", "p99(itl) < 9s", "p95(ttft) < 9s")
     def test_one_request_without_a_line_has_none(self, tmp_path):
         archived(tmp_path / "run")
         path = requests_path(tmp_path / "run", "1")
@@ -428,6 +428,10 @@ class TestWhatIsMissing:
         assert found == whole
         assert f"{tmp_path / 'run'}: the files of a worker 7 were left out: the run had none" in told
 
+    def test_without_requests_only_what_needs_none(self, tmp_path):
+        archived(tmp_path / "run")
+        requests_path(tmp_path / "run", "1").unlink()
+        found = judged(tmp_path / "run", "throughput(requests) > 0.1/s", "p99(itl) < 9s", "p95(ttft) < 9s")
         assert [one.verdict for one in found.values()] == ["pass", "inconclusive", "inconclusive"]
         assert re.fullmatch(r"cannot be judged: \d+ requests of the run have no line in the archive", found["p99(itl) < 9s"].says)
 
@@ -539,6 +543,59 @@ class TestSides:
         assert found.notes == (f"{tmp_path / 'base' / 'a'} {why}",)
         (found,) = judge_archive(tmp_path / "base" / "a", baseline=[tmp_path / "run"])
         assert (found.says, found.notes) == ("nothing to compare: 0 runs against 1 run of the baseline", (f"this run {why}",))
+
+    def test_one_run_counts_once_however_often_it_is_given(self, tmp_path):
+        (base,) = self.side(tmp_path, "base", 1.0)
+        run, other = self.side(tmp_path, "mine", 1.5, 1.51)
+        link, copy = tmp_path / "link", tmp_path / "copy"
+        link.symlink_to(base)
+        shutil.copytree(run, copy)
+        (found,) = judge_archive(run, baseline=[base, base, link], beside=[other, copy])
+        assert "2 runs against 1 run cannot be judged" in found.says
+        assert found.notes == (
+            f"{copy} was left out: it is the run of {run}",
+            f"{base} was left out: it was given before",
+            f"{link} was left out: it is the run of {base}",
+        )
+        done = said(judge_command, run, tmp_path / "mine" / ".." / "mine" / "1.5", copy, "--baseline", base)
+        assert done.output.count("INCONCLUSIVE") == 1
+        assert done.stderr.splitlines() == [
+            f"note: {tmp_path}/mine/../mine/1.5 was left out: it is the run of {run}", f"note: {copy} was left out: it is the run of {run}",
+        ]  # fmt: skip
+
+    def test_no_run_is_its_own_baseline(self, tmp_path):
+        base, mine = self.side(tmp_path, "base", 1.0, 1.01), self.side(tmp_path, "mine", 1.0)
+        for beside, both in (([], mine[0]), ([base[1]], base[1])):
+            with pytest.raises(UsageError) as caught:
+                judge_archive(mine[0], baseline=[*base, mine[0]] if not beside else base, beside=beside)
+            assert str(caught.value) == f"{both}: is on both sides of the comparison, and no run can be its own baseline"
+
+    @pytest.mark.parametrize(
+        ("name", "workloads", "was"),
+        [("other", 2, "the scenario other (workloads aime, chat)"), ("mixed", 1, "the scenario mixed (workload aime)")],
+        ids=["name", "workloads"],
+    )
+    def test_a_run_of_another_scenario_is_left_out_of_both_sides(self, tmp_path, name, workloads, was):
+        base, (run, *more) = self.side(tmp_path, "base", 1.0, 1.01, 1.02), self.side(tmp_path, "mine", 1.0, 1.01, 1.02)
+        for other in (base[0], more[0]):
+            written = read_document(other)
+            write_document(other, msgspec.structs.replace(written, name=name, workloads=written.workloads[:workloads]))
+        (found,) = judge_archive(run, baseline=base, beside=more)
+        assert "2 runs against 2 runs" in found.says
+        says = f"was left out: it is of {was}, not of the scenario mixed (workloads aime, chat)"
+        assert found.notes[-2:] == (f"{more[0]} {says}", f"{base[0]} {says}")
+
+    def test_a_scenario_that_was_changed_since_is_said(self, tmp_path):
+        base, (run,) = self.side(tmp_path, "base", 1.0, 1.01), self.side(tmp_path, "mine", 1.0)
+        for other, changes in zip(base, ({"duration": "9s", "warmup": "1s"}, {"seed": 9, "duration": "9s"}), strict=True):
+            written = read_document(other)
+            write_document(other, msgspec.structs.replace(written, scenario=written.scenario | changes))
+        (found,) = judge_archive(run, baseline=base)
+        assert "1 run against 2 runs" in found.says
+        assert found.notes == (
+            f"{base[0]} had another load than this run: its `duration`, `warmup` differ",
+            f"{base[1]} had another load than this run: its `duration` differs",
+        )
 
     def test_runs_in(self, tmp_path):
         archived(tmp_path / "side" / "b", workers=1)

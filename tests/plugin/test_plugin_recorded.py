@@ -177,8 +177,8 @@ def sides(project):
 
     def one(ms):
         for number in range(3):
-            project.record(f"../base/{number}", ttft_ms=100 + number, slow=0)
-            project.record(f"../now/{number}", ttft_ms=ms + number, slow=0)
+            project.record(f"../base/b{number}", ttft_ms=100 + number, slow=0)
+            project.record(f"../now/n{number}", ttft_ms=ms + number, slow=0)
         return project
 
     return one
@@ -200,7 +200,40 @@ def test_the_command_line_names_a_baseline_too(sides):
     project.tests('@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
     result = project.judge("--r1-run", "now", "--r1-baseline", "base")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*rerun*--r1-run=now/0 --r1-run=now/1 --r1-run=now/2 --r1-baseline=base/0*"])
+    result.stdout.fnmatch_lines(["*rerun*--r1-run=now/n0 --r1-run=now/n1 --r1-run=now/n2 --r1-baseline=base/b0*"])
+
+
+def test_one_run_that_is_named_again_and_again_is_one(project):
+    project.record("now", ttft_ms=150)
+    project.record("base")
+    project.tests('@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    words = [word for _ in range(3) for word in ("--r1-run", "runs/now", "--r1-baseline", "runs/base")]
+    result = project.judge(*words, "--r1-json", "out.json")
+    assert result.parseoutcomes() == {"inconclusive": 1}
+    verdict = project.json("out.json")["verdicts"][0]["verdict"]
+    assert "1 run against 1 run cannot be judged" in verdict["says"]
+    assert verdict["notes"].count(f"{project.path / 'runs' / 'base'} was left out: it was given before") == 2
+
+
+def test_a_run_on_both_sides_is_an_error(project):
+    project.record("now")
+    project.tests('@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    result = project.judge("--r1-run", "runs/now", "--r1-baseline", "runs")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*runs/now: is on both sides of the comparison, and no run can be its own baseline*"])
+
+
+def test_a_baseline_of_another_scenario_is_nothing_to_compare_with(sides):
+    project = sides(150)
+    for number in range(3):
+        change(project.path / "base" / f"b{number}", name="aime")
+    project.tests('@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    words = ("--r1-run", "now", "--r1-baseline", "base", "--r1-json", "out.json")
+    for inconclusive in ("fail", "observed"):
+        assert project.judge(*words, "-o", f"r1_inconclusive={inconclusive}").parseoutcomes() == {"inconclusive": 1}
+    verdict = project.json("out.json")["verdicts"][0]["verdict"]
+    assert verdict["says"] == "nothing to compare: 3 runs against 0 runs of the baseline"
+    assert verdict["notes"][0].endswith("it is of the scenario aime (workload chat), not of the scenario chat (workload chat)")
 
 
 def test_one_run_a_side_cannot_be_judged_but_the_estimate_can_decide(project):
