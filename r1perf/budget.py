@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from r1perf.result import Outcome, Result
-from r1perf.target import Call, Price
+from r1perf.target import Call, Price, Target
 
 TEMPLATE_TOKENS = 16
 """What a chat template adds at most, once and for each message (R1's: 1 and 1 to 3), beside the text's own tokens."""
@@ -96,8 +96,8 @@ class Budget:
         cost = self._spent.cost + self._held.cost + hold.cost
         if limits.cost is not None and cost > limits.cost:
             return (
-                f"the limit of {_usd(limits.cost)}{limits.whose} could be passed: {_usd(self._spent.cost)} spent so far, "
-                f"{self._flying()} may cost {_usd(self._held.cost)}, the next one {_usd(hold.cost)}"
+                f"the limit of {usd(limits.cost)}{limits.whose} could be passed: {usd(self._spent.cost)} spent so far, "
+                f"{self._flying()} may cost {usd(self._held.cost)}, the next one {usd(hold.cost)}"
             )
         self._held = Hold(self._held.cost + hold.cost, self._held.output_tokens + hold.output_tokens)
         self._holds += 1
@@ -137,6 +137,11 @@ def _never_opened(result: Result) -> bool:
     return result.unconnected and (result.outcome is Outcome.TIMEOUT or result.reason not in MAYBE_SENT)
 
 
+def carried(target: Target) -> int:
+    """Return the bytes that every request to a target carries beside its own."""
+    return len(msgspec.json.encode(target.extra_body)) if target.extra_body else 0
+
+
 def _prompt_most(call: Call) -> int:
     """Return the most tokens that a call's own prompt can have."""
     if call.body is not None:
@@ -147,6 +152,6 @@ def _prompt_most(call: Call) -> int:
     return said + TEMPLATE_TOKENS * (1 + messages)
 
 
-def _usd(amount: float) -> str:
+def usd(amount: float) -> str:
     """Write an amount, a limit as it was given: an N-th of a cent is no cent."""
     return f"${amount:,.2f}" if amount >= 1 else f"${amount:.6g}"

@@ -20,6 +20,9 @@ from r1perf.traces import Ints
 ROUNDS = (1, 3)
 """The fitted texts hold the whole vocabulary so many times, so that no luck of a draw is in its tokens a word."""
 
+REQUESTS = len(ROUNDS) + 2
+"""What a calibration asks."""
+
 MOST = 768
 """Words of a text that tells the error, at most: longer prompts cost more and err less."""
 

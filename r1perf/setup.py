@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from r1perf import __version__
-from r1perf.budget import Budget, Limits
+from r1perf.budget import Budget, Limits, carried
 from r1perf.calibrate import Estimated, Failed, calibrate
 from r1perf.client import Client
 from r1perf.client.fast import FastClient
@@ -106,8 +106,7 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
         transport.close()
         client = _openai(loop, target, key)
     limits = Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards)
-    carried = len(msgspec.json.encode(target.extra_body)) if target.extra_body else 0
-    budget, notes, prompting = Budget(limits, target.price, carried), served.notes, dict[str, Prompting]()
+    budget, notes, prompting = Budget(limits, target.price, carried(target)), served.notes, dict[str, Prompting]()
     if not assign.shard:  # one worker finds out for all
         prompting = loop.offload(_prompting, scenario, plan, items)
         for name, source in sources.items():

@@ -1,11 +1,13 @@
 """The plan of a run, before anything is sent: what will come when, how much it is, what it may cost, what looks wrong."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from r1perf.arrivals import Ramp, Trace
 from r1perf.check.expect import Needs, Speed, needs, time_text
+from r1perf.check.limits import limited
 from r1perf.check.rows import Row, closed_rows, lasts_s, open_rows
 from r1perf.datasets import Items
 from r1perf.datasets.trace import TraceLengths
@@ -22,10 +24,14 @@ TAIL = 0.05
 
 
 class Money(msgspec.Struct, frozen=True):
-    """What the whole run costs in USD: expected, and at most (every answer as long as it may be); None where that has no bound."""
+    """What the whole run costs in USD: expected, and at most (every answer as long as it may be); None where that has no bound.
+
+    `capped`: the most is that of `stop.cost`.
+    """
 
     expected: float
     most: float | None
+    capped: bool = False
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +74,7 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
     opened = tuple(open_rows(plan, items, wanted, speed))
     rows = (*opened, *closed_rows(scenario, plan, wanted, speed, {row.stage: row.seconds for row in opened}))
     rows = tuple(sorted(rows, key=lambda row: [stage.name for stage in plan.stages].index(row.stage)))
+    money = _money(scenario, plan, rows, wanted, speed)
     return Check(
         scenario=scenario.name,
         target=scenario.target.name or f"{scenario.target.url}, {scenario.target.model}",
@@ -76,13 +83,17 @@ def check(scenario: Scenario, items: Mapping[str, Items], plan: Plan, speed: Spe
         rows=rows,
         needs=wanted,
         speed=speed,
-        money=_money(scenario, plan, rows, wanted, speed),
+        money=money,
         assumptions=(
             speed.says(),
             *(f"{name}: {says}" for name, need in wanted.items() for says in need.assumed),
             *(f"{name}: no input token is cached" for name, need in wanted.items() if need.uncached(scenario.target.price)),
         ),
-        warnings=(*_left_out(items), *_warnings(scenario, plan, rows, wanted, speed)),
+        warnings=(
+            *_left_out(items),
+            *limited(scenario, items, rows, wanted, money.expected if money and scenario.target.price.gpu_hour is None else None),
+            *_warnings(scenario, plan, rows, wanted, speed),
+        ),
     )
 
 
@@ -96,13 +107,13 @@ def _money(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mappin
     if price.input_per_1m is None and price.output_per_1m is None:
         return None
     expected = sum(row.requests * wanted[row.workload].cost(price, wanted[row.workload].output_tokens) for row in rows)
-    bounds = [wanted[row.workload].most_output_tokens for row in rows]
-    if any(bound is None for bound in bounds):
-        return Money(expected, None)
-    most = sum(
-        row.most_requests * wanted[row.workload].most_cost(price, bound or 0) for row, bound in zip(rows, bounds, strict=True)
-    )
-    return Money(expected, most)
+    bounds, most = [wanted[row.workload].most_output_tokens for row in rows], math.inf
+    if None not in bounds:
+        most = sum(
+            row.most_requests * wanted[row.workload].most_cost(price, bound or 0) for row, bound in zip(rows, bounds, strict=True)
+        )
+    limit = math.inf if scenario.stop.cost is None else scenario.stop.cost
+    return Money(expected, None if most == limit == math.inf else min(most, limit), capped=limit < most)
 
 
 def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Mapping[str, Needs], speed: Speed) -> Iterator[str]:
@@ -127,6 +138,10 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
                 f"{name}: an answer of {longest:,.0f} tokens takes {time_text(speed.residence_s(longest))}, "
                 f"longer than `target.timeouts.total` ({timeouts.total}): it would count as a timeout"
             )
+    for name in wanted:
+        if rows and not any(row.workload == name for row in rows):
+            why = "" if scenario.workload[name].share is None else ": its `weight` is too small beside the others'"
+            yield f"{name}: no request of it is planned{why}"
     for row in rows:
         took = speed.residence_s(wanted[row.workload].output_tokens)
         if row.judged and row.exact and took > row.seconds:

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from r1perf.budget import usd
 from r1perf.check.expect import time_text
 from r1perf.check.plan import Check
 from r1perf.check.rows import Row
@@ -59,7 +60,11 @@ def _part(first: int, rows: Sequence[tuple[str, ...]]) -> Table:
 def _tail(made: Check) -> Iterator[RenderableType]:
     yield ""
     if made.money is not None:
-        most = "" if made.money.most is None else f", at most ${made.money.most:,.2f} with every answer at its bound"
+        most = ""
+        if made.money.capped:
+            most = f", but at most {usd(made.money.most or 0.0)} by `stop.cost`"
+        elif made.money.most is not None:
+            most = f", at most ${made.money.most:,.2f} with every answer at its bound"
         yield f"cost: about ${made.money.expected:,.2f}{most}"
     for text in made.assumptions:
         yield f"[dim]assumed: {escape(text)}[/dim]"

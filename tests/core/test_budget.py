@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1perf.arrivals import Poisson
-from r1perf.budget import TEMPLATE_TOKENS, Budget, Limits, _usd
+from r1perf.budget import TEMPLATE_TOKENS, Budget, Limits, usd
 from r1perf.client import Reply
 from r1perf.datasets.prompts import Prompts
 from r1perf.loop.sim import SimLoop
@@ -151,7 +151,7 @@ def test_what_the_server_told_nothing_of_stays_spent_unless_nothing_was_sent(out
         id="0.0", arrival=0, turn=0, workload="w", stage=0, item=0, outcome=outcome, reason=reason, scheduled_ns=T0, done_ns=T0 + MS, **asked
     )  # fmt: skip
     budget.settle(hold, result)
-    assert f"{_usd(spent)} spent so far" in budget.reserve(call(max_tokens=Tokens(400)))
+    assert f"{usd(spent)} spent so far" in budget.reserve(call(max_tokens=Tokens(400)))
 
 
 def test_a_share_says_that_it_is_one():

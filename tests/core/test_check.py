@@ -227,6 +227,55 @@ def test_warnings(changes, items, warnings):
     assert list(checked(items={"w": Items(**items)}, **changes).warnings) == warnings
 
 
+PAID = RAW["target"] | {"price": {"input_per_1m": 1.0, "output_per_1m": 10.0}}
+# 200 requests of 50 tokens in and 200 out, at most 1,000 out: $0.41 and $2.01. One is reserved at 40 bytes, 2 x 16 tokens of the template and 1,000.
+LIMITS = [
+    pytest.param({"cost": 10.0}, (2.01, False), [], id="cost above all"),
+    pytest.param({"cost": 1.0}, (1.0, True), [], id="cost between what is expected and the most"),
+    pytest.param({"cost": 0.2}, (0.2, True), ["`stop.cost` ($0.2) ends the run early: the plan costs about $0.41"], id="cost below it"),
+    pytest.param({"cost": 0.0001}, (0.0001, True), [
+        "w: not even one request can be sent: the limit of $0.0001 could be passed: $0 spent so far, 0 requests in flight may cost $0, the next one $0.010072"
+    ], id="cost below one request"),
+    pytest.param({"requests": 200}, (2.01, False), [], id="requests enough"),
+    pytest.param({"requests": 10}, (2.01, False), ["`stop.requests` (10) ends the run early: about 200 requests are planned"], id="requests"),
+    pytest.param({"output_tokens": 40_000}, (2.01, False), [], id="tokens enough"),
+    pytest.param({"output_tokens": 39_999}, (2.01, False),
+                 ["`stop.output_tokens` (39,999) ends the run early: about 40,000 output tokens are planned"], id="tokens"),
+    pytest.param({"output_tokens": 999}, (2.01, False), [
+        "w: not even one request can be sent: the limit of 999 output tokens could be passed: 0 spent so far, 0 requests in flight may use 0, the next one 1,000"
+    ], id="tokens below one request"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stop", "most", "warnings"), LIMITS)
+def test_the_limits_of_stop_are_part_of_the_plan(stop, most, warnings):
+    made = checked(target=PAID, stop=stop)
+    assert list(made.warnings) == warnings
+    assert (made.money.expected, made.money.most, made.money.capped) == (pytest.approx(0.41), *map(pytest.approx, most))
+
+
+def test_the_most_that_a_limit_allows_is_shown():
+    lines = shown(checked(target=PAID, stop={"cost": 0.00012}), 80)
+    assert "cost: about $0.41, but at most $0.00012 by `stop.cost`" in [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize(("requests", "taken"), [(4, 0), (5, 4), (10, 4), (100, 4)])
+def test_what_calibrations_take_is_not_left_to_the_run(requests, taken):
+    dataset = {"kind": "synthetic", "input_tokens": 64, "output_tokens": 8}
+    scenario = load(RAW | {"workload": {"w": {"dataset": dataset}}, "stop": {"requests": requests}})
+    items = scenario.items()
+    more = f", and {taken} more calibrate lengths before them" if taken else ""
+    made = check(scenario, items, scenario.plan(items))
+    assert f"`stop.requests` ({requests}) ends the run early: about 200 requests are planned{more}" in made.warnings
+
+
+def test_what_no_request_is_planned_of_is_told():
+    workload = {"w": RAW["workload"]["w"], "none": RAW["workload"]["w"] | {"weight": 0}}
+    assert checked(workload=workload).warnings == (
+        "none: no request of it is planned: its `weight` is too small beside the others'",
+    )
+
+
 def test_requests_of_many_turns_are_about_as_many():
     raw = {key: value for key, value in RAW.items() if key != "duration"} | {"requests": 400}
     scenario, items = load(raw), {"w": Items(turns=2.0)}
