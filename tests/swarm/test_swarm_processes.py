@@ -374,6 +374,28 @@ def test_runs_are_started_changed_and_stopped_in_the_web_ui(swarm):
     assert all("the master is gone" in swarm.output(worker) for worker in workers)
 
 
+def test_a_run_that_ends_while_its_sessions_still_come_says_so_and_lets_the_next_one_begin(swarm):
+    port = free_port()
+    swarm.start(
+        *LOCUST[:3], "-f", LOCUSTFILES / "closed_32.py", "--processes", 1, "--web-port", port, "--master-bind-port", swarm.port,
+        "--master-port", swarm.port,
+    )  # fmt: skip
+    scenario = swarm.scenario(duration="60s", arrivals='kind = "closed"\nsessions = 32')
+    answers(port, lambda ui: ui["worker_count"] == 1)
+    post(port, "/swarm", r1_scenario=scenario, user_count=4, spawn_rate=1)
+    swarm.until(1)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/r1perf/act", b"act=stop", timeout=60):
+        clock.sleep(3.5)  # the last of the users would have come, and Locust would call the test a running one
+    post(port, "/swarm", r1_scenario=scenario, user_count=2, spawn_rate=2)
+    swarm.until(1, seconds=10, run=2)
+    documents = [json.loads((folder / "run.json").read_text()) for folder in sorted(swarm.runs.iterdir())]
+    assert [(document["status"], document.get("reason")) for document in documents] == [
+        ("finished", "somebody stopped it on the page"), ("running", None),
+    ]  # fmt: skip
+    first = documents[0]["stages"][0]["plan"]["says"]
+    assert re.fullmatch(r"closed, sessions by Locust's users \(1( to [23])?, 4 asked for at 1/s\)", first)
+
+
 # --- Elsewhere ---
 
 
