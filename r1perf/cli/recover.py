@@ -11,7 +11,7 @@ from r1perf.report import print_report
 from r1perf.report.paper import paper
 from r1perf.sinks.archive import write_document
 from r1perf.summary import read_document, rebuilt
-from r1perf.summary.archived import NO_END, RUN_JSON
+from r1perf.summary.archived import NO_END, RUN_JSON, goes_on
 
 
 @click.command("recover")
@@ -23,6 +23,8 @@ def command(runs: tuple[Path, ...], write: bool) -> int:
     For a run whose collector died; what was measured is in these files. The exit code is 3 where the run did not come to its
     end, or is invalid. A run.json of the run's own end is never replaced.
     """
+    if write and any(map(goes_on, runs)):
+        raise UsageError("the run goes on, and writes its run.json at its end")
     if write and (runs[0] / RUN_JSON).exists():
         written = read_document(runs[0])
         if written.status != "running" and written.reason != NO_END:

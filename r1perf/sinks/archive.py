@@ -13,6 +13,7 @@ from r1perf.histogram import Counts
 from r1perf.schedule import Stage, stage_name
 from r1perf.sinks.hlog import HlogWriter
 from r1perf.summary import Document, Interval, Run, Summary, Validity, document
+from r1perf.summary.archived import LOG
 from r1perf.summary.document import encode
 
 LINE_NS = 10_000_000_000
@@ -89,7 +90,7 @@ class ArchiveSink:
         self._stages = run.stages
         write_document(self.folder, msgspec.structs.replace(document(Summary(run), "running"), validity=NOT_ENDED))
         _reserve(self.folder)
-        self._log = HlogWriter(self.folder / "intervals.hlog", run.started_ns)
+        self._log = HlogWriter(self.folder / LOG, run.started_ns)
 
     def write(self, interval: Interval) -> None:
         """Gather an interval; its line is written when a later line begins. Late data gets a line of its own."""
@@ -112,15 +113,16 @@ class ArchiveSink:
             for number in sorted(self._lines):
                 self._flush(number)
         finally:
-            if self._log is not None:
-                self._log.close()
-                self._log = None
             try:
                 write_document(self.folder, document)
             except ArchiveError as error:
                 raise ArchiveError(
                     f"{error}; with room on the disk `{shlex.join(['r1perf', 'recover', str(self.folder)])}` completes it"
                 ) from error
+            finally:
+                if self._log is not None:  # the last, for it says that the run goes on
+                    self._log.close()
+                    self._log = None
 
     def _flush(self, number: int) -> None:
         tagged = self._lines.pop(number)

@@ -4,8 +4,10 @@ hdrh's own writer cannot: it writes no tags and no base time, and its maxima of 
 relative to the base time, since its reader adds both. Lines are never empty histograms: the C library cannot read one.
 """
 
+import fcntl
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
@@ -28,7 +30,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class HlogWriter:
-    """A log that only grows, by whole lines."""
+    """A log that only grows, by whole lines. It is locked until it is closed, or its process ends: so others see that it still grows."""
 
     def __init__(self, path: Path, base_ns: int) -> None:
         self.path = path
@@ -38,6 +40,8 @@ class HlogWriter:
             self._file: FileIO = path.open("wb", buffering=0)
         except OSError as error:
             raise ArchiveError(f"{path} cannot be opened: {error.strerror}") from error
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             self.lines([
                 "#[Logged by r1perf; tags are metric.workload.stage; values in us, those of token metrics in tokens]",

@@ -1,5 +1,6 @@
 """Read a run's archive: its `run.json`, or all that its workers' own files still tell."""
 
+import fcntl
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from r1perf.summary.interval import Interval, Key
 from r1perf.summary.merged import Summary
 from r1perf.summary.validity import Validity
 
-RUN_JSON = "run.json"
+RUN_JSON, LOG = "run.json", "intervals.hlog"
 
+GOES_ON = "the run goes on; rebuilt from what its workers have written so far"
 NO_END = "the run did not come to its end; rebuilt from what its workers had written"
 
 
@@ -33,8 +35,20 @@ def read_document(folder: Path) -> Document:
     return decode(data, str(path))
 
 
+def goes_on(folder: Path) -> bool:
+    """Tell whether a process of this machine still writes a run's archive: it holds the log's lock."""
+    try:
+        with (folder / LOG).open("rb") as log:
+            fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no log, or no locks
+        return False
+    return False
+
+
 def load(folder: Path, damage: Damage = lambda sentence: None) -> Document:
-    """Return a run's document: that of `run.json`, or a recovered one where the run never came to its end."""
+    """Return a run's document: that of `run.json`, or a rebuilt one where the run never came to its end, or has not yet."""
     written = read_document(folder)
     if written.status != "running":
         return written
@@ -44,10 +58,15 @@ def load(folder: Path, damage: Damage = lambda sentence: None) -> Document:
 def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
     """Rebuild a run's document from what its workers had written, in these folders.
 
-    A run that never came to its end says so, and one of whose workers nothing is here is invalid: nobody knows what it measured.
+    A run that never came to its end says so, as does one that goes on, and one of whose workers nothing is here is invalid: nobody knows what it measured.
     Raises ArchiveError where the folders are not those of one run.
     """
+    alive = any(map(goes_on, folders))  # first: a run that ends now has its run.json before it lets go
     written = read_document(_told(folders))
+    if written.status == "running" and alive:
+        summary = recover(*folders, damage=damage, lost=False)
+        built = document(summary, written.status, GOES_ON)
+        return msgspec.structs.replace(built, validity=Validity(False, [GOES_ON]))
     summary = recover(*folders, damage=damage)
     if written.status == "running":
         written = msgspec.structs.replace(written, status="interrupted", reason=NO_END, early=True)
@@ -58,18 +77,18 @@ def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
     return msgspec.structs.replace(built, early=written.early, validity=Validity(not reasons, reasons))
 
 
-def recover(*folders: Path, damage: Damage = lambda sentence: None) -> Summary:
+def recover(*folders: Path, damage: Damage = lambda sentence: None, lost: bool = True) -> Summary:
     """Rebuild the summary of one run from the snapshots and requests files of these folders.
 
     A worker writes a line for every result that it gives to its recorder, in the same order; so as many lines as its
     snapshots hold outcomes are in them already, and the rest ended after its last snapshot. What was due and has neither
-    counts as `lost`. Of the lines behind the last snapshot only the gaps between chunks are not known any more.
+    counts as `lost`, unless that is not so. Of the lines behind the last snapshot only the gaps between chunks are not known any more.
     """
     written = read_document(_told(folders))
     summary = Summary(written.run())
     for worker, folder in workers(*folders, known=written.workers, damage=damage):
         recover_worker(summary, folder, worker, damage)
-        if summary.pending(worker):
+        if lost and summary.pending(worker):
             summary.lose(worker)
     _add_live(summary)
     return summary

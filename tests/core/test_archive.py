@@ -12,10 +12,13 @@ from virtual_run import S, a_run, play, traffic
 
 from r1perf.errors import ArchiveError
 from r1perf.histogram import HIGHEST, Counts
+from r1perf.journal import SnapshotsJournal
 from r1perf.sinks.archive import ArchiveSink, create, write_document
 from r1perf.sinks.environment import environment
 from r1perf.sinks.hlog import HlogWriter, line, read
-from r1perf.summary import Interval, Summary, Validity, document, read_document
+from r1perf.snapshot import encode
+from r1perf.summary import Interval, Summary, Validity, document, load, read_document
+from r1perf.summary.archived import GOES_ON, NO_END, goes_on
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -120,6 +123,33 @@ def test_run_json_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
         write_document(tmp_path, document(Summary(a_run())))
     assert (tmp_path / "run.json").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_run_that_goes_on_is_neither_interrupted_nor_has_it_lost_anything(tmp_path):
+    sink, summary, played = ArchiveSink(tmp_path), Summary(a_run()), play(traffic(), seconds=50)
+    sink.open(a_run())
+    with SnapshotsJournal(tmp_path, "0") as journal:
+        for snapshot in played[:20]:
+            journal.write(encode(snapshot))
+            summary.merge(snapshot)
+    assert summary.pending("0") > 0
+    built = load(tmp_path)
+    assert (built.status, built.reason, built.early) == ("running", GOES_ON, False)
+    assert built.validity == Validity(False, [GOES_ON])
+    assert (built.counts, built.series) == (document(summary).counts, document(summary).series)
+    sink._log.close()  # as a kill does
+    killed = load(tmp_path)
+    assert (killed.status, killed.reason, killed.counts["lost"]) == ("interrupted", NO_END, summary.pending("0"))
+
+
+def test_the_log_says_that_a_run_goes_on_until_run_json_is_written(tmp_path, monkeypatch):
+    sink, seen = ArchiveSink(tmp_path), []
+    monkeypatch.setattr("r1perf.sinks.archive.write_document", lambda folder, built: seen.append(goes_on(tmp_path)))
+    assert not goes_on(tmp_path)
+    monkeypatch.setattr("r1perf.sinks.archive._reserve", lambda folder: None)
+    sink.open(a_run())
+    sink.close(document(Summary(a_run())))
+    assert (seen, goes_on(tmp_path)) == ([False, True], False)
 
 
 def test_golden_run_json(tmp_path):

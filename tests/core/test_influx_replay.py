@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 
+import msgspec
 import pytest
 from lineprotocol import FakeBucket, differences
 from virtual_run import S, a_run, play, traffic
@@ -11,7 +12,7 @@ from virtual_run import S, a_run, play, traffic
 from r1perf.cli import main
 from r1perf.errors import DatabaseError
 from r1perf.journal import SnapshotsJournal
-from r1perf.sinks.archive import ArchiveSink
+from r1perf.sinks.archive import ArchiveSink, write_document
 from r1perf.sinks.influxdb import replay as module
 from r1perf.sinks.influxdb import spool as spools
 from r1perf.sinks.influxdb.reading import Part, read
@@ -294,6 +295,35 @@ def test_a_token_that_may_not_read_is_told_what_reading_is_for(tmp_path, db, rep
         "r1perf: before a whole run is sent the bucket must be read, for late data would count twice, and it cannot be "
         '(may the token read?): HTTP 404: could not find bucket "b"\n'
     )
+
+
+@pytest.mark.parametrize("words", [[], ["--all"], ["--bucket", "other"], ["--url", "http://other:8086"]], ids=" ".join)
+@pytest.mark.parametrize("sink", [True, False], ids=["with a sink", "without"])
+def test_a_run_that_goes_on_is_not_sent_for_its_end_would_be_false(tmp_path, db, replayed, words, sink):
+    run, archive = a_run(), ArchiveSink(tmp_path)
+    archive.open(run)
+    with SnapshotsJournal(tmp_path, "0") as journal:
+        for snapshot in SNAPSHOTS[:20]:
+            journal.write(encode(snapshot))
+    if sink:
+        (tmp_path / "influxdb.json").write_text('{"url":"http://h:8086","org":"-","bucket":"b"}')
+    says = f"r1perf: the points of {tmp_path} are being written by another process: the run goes on\n"
+    assert replayed(*words) == (2, "", says)
+    assert db.bucket.points_by_key == {}
+    summary = Summary(run)
+    for snapshot in SNAPSHOTS[:20]:
+        summary.merge(snapshot)
+    archive.close(document(summary))
+    assert replayed("--bucket", "other")[0] == 0
+    assert find(db.bucket, run.run_id).fields["status"] == "finished"
+
+
+def test_an_archive_that_has_more_than_the_run_counted_is_not_short_of_anything(tmp_path, db, replayed):
+    built = a_folder(tmp_path, db)
+    write_document(tmp_path, msgspec.structs.replace(built, counts=built.counts | {"scheduled": built.counts["scheduled"] - 1}))
+    code, out, err = replayed("--bucket", "other")
+    assert (code, err) == (0, "")
+    assert out.endswith(" points sent\n")
 
 
 def test_elsewhere_nothing_is_said_to_be_kept(tmp_path, db, replayed):

@@ -12,6 +12,7 @@ from r1perf.cli.recover import command
 from r1perf.errors import ArchiveError, UsageError
 from r1perf.journal import SnapshotsJournal
 from r1perf.sinks.archive import write_document
+from r1perf.sinks.hlog import HlogWriter
 from r1perf.snapshot import Counter, encode
 from r1perf.summary import Summary, document, load, read_document
 from r1perf.summary.archived import unlose
@@ -110,6 +111,14 @@ def test_a_worker_s_files_lie_in_one_folder(tmp_path):
     shutil.copytree(*parts)
     assert refusal(*parts, write=True) == f"{parts[0]} and {parts[1]} both hold files of a worker 0: a worker writes into one"
     assert recovered(parts[0], parts[0]).return_value == 3  # the same one twice is one
+
+
+def test_the_end_of_a_run_that_goes_on_is_its_own(tmp_path):
+    archive(tmp_path)
+    log = HlogWriter(tmp_path / "intervals.hlog", 0)
+    assert refusal(tmp_path, error=UsageError, write=True) == "the run goes on, and writes its run.json at its end"
+    assert "the run goes on; rebuilt from what its workers have written so far" in recovered(tmp_path).output
+    log.close()
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "interrupted"])

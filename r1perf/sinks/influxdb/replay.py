@@ -21,7 +21,7 @@ from r1perf.sinks.influxdb.spool import REJECTED, SPOOL, Spool, State, read_stat
 from r1perf.sinks.influxdb.story import Story
 from r1perf.sinks.influxdb.tally import Unequal, of_intervals, of_points, unequal
 from r1perf.summary import Document, load, read_document
-from r1perf.summary.archived import intervals, unlose
+from r1perf.summary.archived import goes_on, intervals, unlose
 
 Tell = Callable[[str], None]
 
@@ -58,6 +58,8 @@ def replay(folder: Path, environ: Mapping[str, str], tell: Tell, *, elsewhere: E
 
     Points that are there already are written over by themselves. Raises UsageError (nowhere to send it to), ArchiveError.
     """
+    if goes_on(folder):  # its end would be a false one, and fields of it would stay beside those of the true one
+        raise ArchiveError(f"the points of {folder} are being written by another process: the run goes on")
     written, state = read_document(folder), read_state(folder)
     table = _table(written, state, elsewhere)
     to = settings(table, environ)
@@ -127,7 +129,8 @@ def _told(folder: Path, place: Path, state: State | None, to: Settings, tell: Te
             f"bucket {to.bucket} has {there:,} requests of run {ended.run_id}, and its archive only {added['requests']:,}: "
             "sent, they would replace more than they are"
         )
-    short = unequal(added, figures(ended, None))
+    wrong = unequal(added, figures(ended, None))
+    short = wrong if wrong is not None and wrong.there < wrong.of else None
     unlose((interval.counters for interval in kept), ended)
     spool = Spool(place, state or State(url=to.url, org=to.org, bucket=to.bucket), to.spool_bytes)
     try:
