@@ -7,7 +7,7 @@ import traceback
 import click
 
 from r1perf import __version__
-from r1perf.cli.output import Output
+from r1perf.cli.output import Output, hold_places
 from r1perf.errors import R1perfError
 
 
@@ -48,9 +48,12 @@ def main() -> None:
 
     The exit code is the run's own even where nobody reads the output to its end: a broken promise must not pass under `| head`.
     """
-    output = Output()
+    hold_places()
+    output = Output(sys.__stdout__)
     if sys.stdout is sys.__stdout__:  # a caller that has put its own there (a test) wants what is written
         sys.stdout = output.text()
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = Output(sys.__stderr__).text(by_line=True)
     code: object
     try:
         # Not `command.main`, which takes a closed pipe for an error and exits with 1: an SLA clause that failed.

@@ -1,22 +1,24 @@
-"""What commands print: standard output that outlives its reader (a run goes on, and ends with its own exit code), and notes beside it."""
+"""What commands print: standard output and error that outlive their readers (a run goes on, and ends with its own exit code), and
+notes on the latter."""
 
 import io
-import sys
+import os
 from typing import TextIO
 
 import click
 
 
 class Output(io.FileIO):
-    """Standard output; from the first write that fails on, what is written goes nowhere.
+    """A standard stream; from the first write that fails on, what is written goes nowhere, and so does all where it is closed (None).
 
-    `failure` says why in words (disk full); a reader that has gone away (`| head`) is no failure.
+    `failure` says why in words (disk full); a reader that has gone away (`| head`), or was never there (`>&-`), is no failure.
     """
 
-    def __init__(self) -> None:
-        super().__init__(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1, "w", closefd=False)
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__(os.open(os.devnull, os.O_WRONLY) if stream is None else stream.fileno(), "w", closefd=False)
         self.failure: str | None = None
         self._mute = False
+        self._stream = stream
 
     def write(self, data: object, /) -> int:
         """Write, or drop."""
@@ -30,12 +32,20 @@ class Output(io.FileIO):
                 self._mute, self.failure = True, error.strerror
         return buffer.nbytes
 
-    def text(self) -> TextIO:
+    def text(self, *, by_line: bool = False) -> TextIO:
         """Return the text stream over it, buffered as Python's own is."""
-        before = sys.stdout
-        return io.TextIOWrapper(
-            io.BufferedWriter(self), encoding=before.encoding, errors=before.errors, line_buffering=self.isatty()
-        )
+        how = ("utf-8", "backslashreplace") if self._stream is None else (self._stream.encoding, self._stream.errors)
+        return io.TextIOWrapper(io.BufferedWriter(self), *how, line_buffering=by_line or self.isatty())
+
+
+def hold_places() -> None:
+    """Open on nothing what is closed of standard input, output and error: the next file or socket would take its number, and a child
+    that inherits it would write there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
 
 
 def note(sentence: str) -> None:

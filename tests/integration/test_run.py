@@ -311,6 +311,28 @@ def test_a_broken_promise_is_told_by_the_exit_code_though_nobody_reads_on(tmp_pa
     assert "Traceback" not in said
 
 
+CLOSED = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh"]
+"""Start a command without standard input, output and error: files and sockets that it opens would get their numbers."""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["schema"], 0), (["nope"], 2), (["judge", "nope"], 2), (["--version"], 0)], ids=str)
+def test_closed_standard_streams_change_no_exit_code(words, code):
+    for start in (CLOSED, ["sh", "-c", 'exec "$@" >&-', "sh"], ["sh", "-c", 'exec "$@" 2>/dev/full', "sh"]):
+        done = subprocess.run([*start, *R1PERF, *words], capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+def test_a_run_whose_standard_streams_are_closed_leaves_its_archive(tmp_path):
+    command = [*CLOSED, *R1PERF, "run", "smoke", "--runs", str(tmp_path / "runs"), "--json"]
+    code = subprocess.run(command, check=False).returncode
+    (folder,) = (tmp_path / "runs").iterdir()
+    document = json.loads((folder / "run.json").read_text())
+    assert document["status"] == "finished"
+    assert code == (0 if document["validity"]["valid"] else 3)
+    lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert lines, "nothing that was printed is in its files"
+
+
 def test_output_that_cannot_be_written_is_one_sentence_and_no_broken_promise(tmp_path):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*R1PERF, "check", "r1-mixed"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
