@@ -39,9 +39,7 @@ class Standing:
 
         Requests in flight whose miss is certain have missed: an answer that began late is late however long it lasts.
         """
-        now = Tallied()
-        now.add(self._tallied.rows.values())
-        now.add(row for _, rows in self._ahead.values() for row in rows)
+        now = self._tallied.plus(row for _, rows in self._ahead.values() for row in rows)
         return broken(self._account(now), validity(self._summary, ended=False).reasons)
 
     def verdicts(self, invalid: Sequence[str], early: str | None) -> list[Verdict]:

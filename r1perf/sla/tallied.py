@@ -13,21 +13,29 @@ class Tallied:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], Tally] = {}
+        self._totals: dict[int, Tally] = {}  # by clause: a run is looked at every interval, and none of its rows again for that
 
     def add(self, rows: Iterable[Tally]) -> None:
         """Add rows; any order and any grouping give the same."""
         for row in rows:
             key = (row.clause, row.k)
             self.rows[key] = self.rows[key] + row if key in self.rows else row
+            self._totals[row.clause] = self.total(row.clause) + row
+
+    def plus(self, rows: Iterable[Tally]) -> "Tallied":
+        """Return the same with more rows, and leave this as it is."""
+        more = Tallied()
+        more.rows, more._totals = self.rows.copy(), self._totals.copy()
+        more.add(rows)
+        return more
 
     def total(self, clause: int) -> Tally:
         """Return one clause's sums over the whole run."""
-        return sum((row for (c, _), row in sorted(self.rows.items()) if c == clause), start=Tally(clause, -1))
+        return self._totals.get(clause) or Tally(clause, -1)
 
     def met(self, clause: int, ks: Iterable[int]) -> list[int]:
         """Return how many attempts of each interval surely met the clause's limits."""
-        rows = (self.rows.get((clause, k), Tally(clause, k)) for k in ks)
-        return [row.n - row.over - row.unknown for row in rows]
+        return [row.n - row.over - row.unknown for row in self._of(clause, ks)]
 
     def attempts(self, watch: Watch, window: Window, *, lost: int = 0, missing: int = 0, planned: int | None = None) -> Attempts:
         """Make the evidence of a claim on a share or a largest value.
@@ -35,7 +43,7 @@ class Tallied:
         `lost` requests were in flight on workers that died; of `missing` ones the archive does not hold what came of them.
         """
         total = self.total(watch.clause)
-        rows = [self.rows.get((watch.clause, k), Tally(watch.clause, k)) for k in window.ks]
+        rows = self._of(watch.clause, window.ks)
         return Attempts(
             n=total.n + lost + missing,
             over_certain=total.over,
@@ -58,7 +66,7 @@ class Tallied:
         """
         total = self.total(watch.clause)
         unsaid = total.cut_open + missing
-        rows = [self.rows.get((watch.clause, k), Tally(watch.clause, k)) for k in window.ks]
+        rows = self._of(watch.clause, window.ks)
         return Flow(
             intervals=tuple((float(row.total), float(row.valued)) for row in rows),
             interval_s=window.interval_s,
@@ -69,3 +77,7 @@ class Tallied:
             missing=missing,
             without_value=sum(n for cause, n in total.causes.items() if cause in FAILED),
         )
+
+    def _of(self, clause: int, ks: Iterable[int]) -> list[Tally]:
+        none = Tally(clause, -1)
+        return [self.rows.get((clause, k), none) for k in ks]
