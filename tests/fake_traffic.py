@@ -27,11 +27,13 @@ class Talks:
 
 
 class FakeClient:
-    """Answers after `service_ms`; `outcomes` says by request id what comes of it, else ok. Keeps what it was asked."""
+    """Answers after `service_ms`; `outcomes` says by request id what comes of it, else ok; `told` are the tokens of those that were not. Keeps what it was asked."""
 
-    def __init__(self, loop, service_ms=100, outcomes=None, retry_after_ns=None, output_tokens=10, status=500, answer=None):
+    def __init__(
+        self, loop, service_ms=100, outcomes=None, retry_after_ns=None, output_tokens=10, status=500, answer=None, told=Usage()
+    ):
         self.loop, self.service_ms, self.outcomes, self.retry_after_ns = loop, service_ms, outcomes or {}, retry_after_ns
-        self.output_tokens, self.status, self.answer = output_tokens, status, answer
+        self.output_tokens, self.status, self.answer, self.told = output_tokens, status, answer, told
         self.sent, self.calls = [], []
 
     def prepare(self, call):
@@ -51,7 +53,7 @@ class FakeClient:
             id=ticket.id, arrival=ticket.arrival, turn=ticket.turn, workload=ticket.workload, stage=ticket.stage, item=ticket.item,
             outcome=outcome, status=200 if ok else self.status, scheduled_ns=ticket.scheduled_ns, sent_ns=stream.sent_ns,
             done_ns=self.loop.now_ns(), streamed=False, last_ns=self.loop.now_ns() if ok else None,
-            usage=Usage(output_tokens=self.output_tokens) if ok else Usage(), token_source="server" if ok else None,
+            usage=Usage(output_tokens=self.output_tokens) if ok else self.told, token_source="server" if ok else None,
             retry_after_ns=self.retry_after_ns,
         )  # fmt: skip
         return Reply(result, (self.answer or f"answer to {ticket.id}") if call.keep_answer else None)

@@ -1,5 +1,6 @@
 """Evidence of a run: the sums are those of its tables, the intervals those that are judged, and what a plan has for a clause."""
 
+import math
 from functools import cache
 
 import msgspec
@@ -13,6 +14,7 @@ from r1perf.schedule import Stage
 from r1perf.sla import (
     Account,
     Attempts,
+    ClauseError,
     Clusters,
     Flow,
     Tallied,
@@ -136,6 +138,23 @@ def untold(outcome, *, price=None, **ended):
     return Account(summary, SCENARIO, Terms(tuple(map(parse, clauses))), Tallied())
 
 
+class TestMeans:
+    CUT = (
+        *(Answer(workload="chat", at_ns=(16 + n) * S, sent_late_ns=3 * MS) for n in range(15)),
+        Answer(workload="chat", at_ns=18 * S, chunks=2, outcome=Outcome.CANCELLED),
+    )
+
+    def test_a_value_that_nothing_bounds_is_not_taken_for_one_that_was_seen(self):
+        made = account(["mean(output_tokens) < 25"], self.CUT)
+        assert made.evidence(0).cut_high == math.inf
+        (found,) = verdicts(made)
+        assert found.verdict == "inconclusive"
+        assert found.says.endswith("9.38 tokens to no limit straddle the bound; 1 request cut by the end of the run decides")
+
+    def test_a_time_ends_with_the_client_s_patience_which_begins_when_a_request_is_sent(self):
+        assert account(["mean(e2e) < 25s"], self.CUT).evidence(0).cut_high == pytest.approx(600e9 + 3 * MS)
+
+
 class TestCost:
     def test_by_tokens(self):
         made = account(["cost_per_1m(output_tokens) < $9"])
@@ -207,6 +226,12 @@ class TestCost:
         assert [(made.evidence(n).untold, made.evidence(n).untold_ends) for n in (3, 4)] == [(2, ((4000.0, 0.0),)), (0, ())]
         by_hours = untold(Outcome.TIMEOUT, input_most=2000, price=Price(gpu_hour=1.0))
         assert [by_hours.evidence(n).untold_ends for n in (0, 1)] == [(), ((0.0, 0.004),)]
+
+    def test_a_request_of_an_earlier_stage_may_have_begun_in_the_window(self):
+        made = untold(Outcome.OK, usage=Usage(500, 10, None, 100))
+        made.summary.counters |= {("untold", "chat", 0): 3, ("untold_input_most", "chat", 0): 900}
+        assert [made.evidence(n).untold for n in range(5)] == [0, 0, 0, 3, 0]
+        assert made.evidence(3).untold_ends == ((900.0, 0.0),)
 
     def test_by_gpu_hours(self):
         made = account(["cost_per_1m(output_tokens) < $9"], price=Price(gpu_hour=1.17), system=System(gpus=16))
@@ -499,3 +524,10 @@ def test_stages_that_were_added_make_the_plan_unknown():
     assert made.planned(made.terms.clauses[0]) == 100
     made.summary.add_stage(Stage(9, "live-2", 40 * S, None, True, ""))
     assert made.planned(made.terms.clauses[0]) is None
+
+
+def test_clauses_on_a_stream_are_refused_where_a_scenario_orders_none():
+    whole = msgspec.structs.replace(SCENARIO, target=msgspec.structs.replace(SCENARIO.target, stream=False))
+    refused = msgspec.structs.replace(whole, sla=msgspec.structs.replace(SCENARIO.sla, clauses=("p95(ttft) < 1s",)))
+    with pytest.raises(ClauseError, match=r"`ttft` needs a stream, and `target\.stream` is false"):
+        terms(refused, outline(refused))

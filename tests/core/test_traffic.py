@@ -13,7 +13,7 @@ from r1perf.budget import Budget, Limits
 from r1perf.datasets.prompts import Prompts
 from r1perf.loop.sim import SimLoop
 from r1perf.recorder import Recorder
-from r1perf.result import Outcome
+from r1perf.result import Outcome, Usage
 from r1perf.schedule import Share, plan
 from r1perf.source import WorkloadSource
 from r1perf.summary import Summary
@@ -99,6 +99,11 @@ def test_a_request_whose_tokens_nobody_told_says_how_many_it_can_have_at_most():
     ran = drive(constant("1/s"), duration=Duration.seconds(1), client={"service_ms": 500, "status": None}, cut_ms=200)
     assert [(one.outcome, one.input_most, one.output_most) for one in ran.results] == [(Outcome.CANCELLED, 3 + 32, 100)]
     assert (ran.counters["untold"], ran.counters["untold_input_most"], ran.counters["untold_output_tokens"]) == (1, 35, 0)
+    ahead = {"service_ms": 500, "status": None, "told": Usage(input_tokens=7)}
+    told = drive(constant("1/s"), duration=Duration.seconds(1), client=ahead, cut_ms=200)
+    assert [(one.untold, one.output_most) for one in told.results] == [(False, 100)], (
+        "what is still to come of it is bounded all the same"
+    )
     refused = drive(
         constant("1/s"), duration=Duration.seconds(1), client={"outcomes": {"0.0": Outcome.OVERLOADED}, "status": 503}
     )
