@@ -11,6 +11,7 @@ from pytest_r1perf.markers import CONFIDENCE, Promise
 from pytest_r1perf.options import Options
 from pytest_r1perf.sources import Live, Recorded, Source, Sources
 from pytest_r1perf.targets import Target
+from r1perf.budget import usd
 from r1perf.check import Check
 from r1perf.check.expect import time_text
 from r1perf.errors import R1perfError, UsageError
@@ -125,12 +126,12 @@ def _load(made: Check, repeat: int, options: Options) -> str:
     times = "" if repeat == 1 else f"{repeat} runs, each "
     parts = [f"{times}{time_text(seconds)} of arrivals, then what is in flight", f"about {made.requests:,.0f} requests"]
     if made.money is not None:
-        most = "" if made.money.most is None else f", at most ${made.money.most:,.2f}"
-        parts.append(f"about ${made.money.expected:,.2f}{most}")
+        most = "" if made.money.most is None else f", at most {usd(made.money.most, 3)}"
+        parts.append(f"about {usd(made.money.expected, 3)}{most}")
     if options.max_requests is not None and made.requests * repeat > options.max_requests:
         parts.append(f"stopped after {options.max_requests:,} requests, before it ends (--r1-max-requests)")
     if options.max_cost is not None:
-        parts.append(f"stopped before it costs more than ${options.max_cost:,.2f} (--r1-max-cost)")
+        parts.append(f"stopped before it costs more than {usd(options.max_cost)} (--r1-max-cost)")
     return "; ".join(parts)
 
 

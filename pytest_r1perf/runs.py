@@ -15,6 +15,7 @@ from pytest_r1perf.run import Check, R1Run
 from pytest_r1perf.sources import Live, Prepared, Recorded, Source, Sources
 from pytest_r1perf.targets import Target
 from pytest_r1perf.unmeasured import Unmeasured
+from r1perf.budget import usd
 from r1perf.errors import R1perfError
 from r1perf.report import load as load_document
 from r1perf.scenario import Scenario, resolved, simulated
@@ -84,8 +85,8 @@ class Runs:
         options = self._options
         cost = None if options.max_cost is None else options.max_cost - self._spent.cost
         requests = None if options.max_requests is None else options.max_requests - self._spent.requests
-        if cost is not None and cost <= 0:
-            return f"--r1-max-cost: ${options.max_cost:,.2f} are spent, so nothing was sent"
+        if options.max_cost is not None and options.max_cost <= self._spent.cost:
+            return f"--r1-max-cost: {usd(options.max_cost)} are spent, so nothing was sent"
         if requests is not None and requests <= 0:
             return f"--r1-max-requests: {options.max_requests:,} requests are sent, so nothing more was"
         return self._sources.prepared(live, target, asked, {"cost": cost, "requests": requests})

@@ -152,6 +152,6 @@ def _prompt_most(call: Call) -> int:
     return said + TEMPLATE_TOKENS * (1 + messages)
 
 
-def usd(amount: float) -> str:
-    """Write an amount, a limit as it was given: an N-th of a cent is no cent."""
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.6g}"
+def usd(amount: float, digits: int = 6) -> str:
+    """Write an amount, a limit as it was given: an N-th of a cent is no cent. Below a dollar so many digits count."""
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.{digits}g}"

@@ -25,7 +25,7 @@ def limited(
     never = list(_never(scenario, items, {row.workload for row in rows}))
     yield from never
     if stop.cost is not None and cost is not None and cost > stop.cost and not never:
-        yield f"`stop.cost` ({usd(stop.cost)}) ends the run early: the plan costs about {usd(cost)}"
+        yield f"`stop.cost` ({usd(stop.cost)}) ends the run early: the plan costs about {usd(cost, 3)}"
     tokens = sum(row.requests * wanted[row.workload].output_tokens for row in rows)
     if stop.output_tokens is not None and tokens > stop.output_tokens and not never:
         yield f"`stop.output_tokens` ({stop.output_tokens:,}) ends the run early: about {tokens:,.0f} output tokens are planned"

@@ -64,8 +64,8 @@ def _tail(made: Check) -> Iterator[RenderableType]:
         if made.money.capped:
             most = f", but at most {usd(made.money.most or 0.0)} by `stop.cost`"
         elif made.money.most is not None:
-            most = f", at most ${made.money.most:,.2f} with every answer at its bound"
-        yield f"cost: about ${made.money.expected:,.2f}{most}"
+            most = f", at most {usd(made.money.most, 3)} with every answer at its bound"
+        yield f"cost: about {usd(made.money.expected, 3)}{most}"
     for text in made.assumptions:
         yield f"[dim]assumed: {escape(text)}[/dim]"
     for text in made.warnings:

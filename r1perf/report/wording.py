@@ -1,5 +1,7 @@
 """Write numbers for people: three significant digits with a unit; what is missing is a dash, never a zero."""
 
+from r1perf.budget import usd
+
 NONE = "–"
 
 
@@ -71,8 +73,6 @@ def plural(n: int, noun: str) -> str:
     return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
 
 
-def money(usd: float | None) -> str:
+def money(amount: float | None) -> str:
     """Write USD: cents above one dollar, three significant digits below."""
-    if usd is None:
-        return NONE
-    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.3g}"
+    return NONE if amount is None else usd(amount, 3) if amount else "$0.00"

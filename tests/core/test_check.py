@@ -254,6 +254,12 @@ def test_the_limits_of_stop_are_part_of_the_plan(stop, most, warnings):
     assert (made.money.expected, made.money.most, made.money.capped) == (pytest.approx(0.41), *map(pytest.approx, most))
 
 
+def test_an_n_th_of_a_cent_is_shown():
+    cheap = PAID | {"price": {"input_per_1m": 0.001, "output_per_1m": 0.01}}
+    (line,) = [line for line in shown(checked(target=cheap), 80) if line.startswith("cost:")]
+    assert line.rstrip() == "cost: about $0.00041, at most $0.00201 with every answer at its bound"
+
+
 def test_the_most_that_a_limit_allows_is_shown():
     lines = shown(checked(target=PAID, stop={"cost": 0.00012}), 80)
     assert "cost: about $0.41, but at most $0.00012 by `stop.cost`" in [line.rstrip() for line in lines]

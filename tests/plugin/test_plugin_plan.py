@@ -38,7 +38,7 @@ def test_errors(): ...
     lines = plan(project)
     assert lines[:4] == [
         "chat on far", "  for   test_it.py::test_chat", "  for   test_it.py::test_errors",
-        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02",
+        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.024, at most $0.024",
     ]  # fmt: skip
     assert [line for line in lines if line.startswith(("  p", "  mean", "  max", "  error"))] == [
         "  p95(ttft) < 800ms  needs 59 requests if none misses, 434 if 2.5 % miss; the plan has 120 requests",
@@ -94,7 +94,7 @@ def test_a_load_that_only_a_body_asks_for_is_in_the_plan(project):
     project.tests('@pytest.mark.r1_load("chat.toml")\ndef test_body(r1_run): ...')
     assert plan(project)[:3] == [
         "chat on far", "  for   test_it.py::test_body",
-        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02",
+        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.024, at most $0.024",
     ]  # fmt: skip
 
 
@@ -156,10 +156,12 @@ def test_budgets_are_in_the_plan(project):
     project.file("chat.toml", CHAT)
     project.tests('@pytest.mark.r1_load("chat.toml")\n@pytest.mark.r1_sla("p95(ttft) < 800ms")\ndef test_chat(): ...')
     assert plan(project, "--r1-max-requests", "100", "--r1-max-cost", "5")[2] == (
-        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.02, at most $0.02; stopped after 100 requests, "
+        "  load  1m00s of arrivals, then what is in flight; about 120 requests; about $0.024, at most $0.024; stopped after 100 requests, "
         "before it ends (--r1-max-requests); stopped before it costs more than $5.00 (--r1-max-cost)"
     )
     assert "stopped" not in "".join(plan(project, "--r1-max-requests", "120")[2:4])
+    cheap = plan(project, "--r1-max-cost", "0.0005", "--r1-set", "target.price={input_per_1m = 0.01, output_per_1m = 0.02}")[2]
+    assert cheap.endswith("; about $0.00024, at most $0.00024; stopped before it costs more than $0.0005 (--r1-max-cost)")
 
 
 @pytest.mark.parametrize(
