@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from r1perf.arrivals.base import Process
+from r1perf.arrivals.process import Process
 from r1perf.units import Duration
 
 SESSIONS = 100_000

@@ -1,6 +1,6 @@
 """Arrivals at equal gaps."""
 
-from r1perf.arrivals.base import Gaps
+from r1perf.arrivals.gaps import Gaps
 from r1perf.arrivals.open import Steady
 
 

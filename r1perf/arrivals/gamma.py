@@ -1,6 +1,6 @@
 """Arrivals that are burstier or more regular than Poisson."""
 
-from r1perf.arrivals.base import GammaGaps, Gaps
+from r1perf.arrivals.gaps import GammaGaps, Gaps
 from r1perf.arrivals.open import Steady
 from r1perf.target import Positive
 

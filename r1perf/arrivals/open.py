@@ -1,11 +1,16 @@
 """What open-loop processes of one constant rate share."""
 
 from abc import abstractmethod
+from typing import Literal
 
+import msgspec
 import numpy as np
 
-from r1perf.arrivals.base import Gaps, Per, Process, Seconds, Stream, unit_times
+from r1perf.arrivals.gaps import Gaps, Seconds, Stream, unit_times
+from r1perf.arrivals.process import Process
 from r1perf.units import Rate
+
+Per = Literal["conversation", "request"]
 
 
 class Open(Process, frozen=True, kw_only=True):
@@ -61,6 +66,4 @@ class Steady(Open, frozen=True, kw_only=True):
 
     def at_rate(self, rate: Rate) -> "Steady":
         """Return the same process at another rate."""
-        import msgspec
-
         return msgspec.structs.replace(self, rate=rate, name=None, duration=None, requests=None, judged=None)

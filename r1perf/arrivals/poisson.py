@@ -1,6 +1,6 @@
 """Arrivals of many independent users."""
 
-from r1perf.arrivals.base import Gaps
+from r1perf.arrivals.gaps import Gaps
 from r1perf.arrivals.open import Steady
 
 

@@ -4,9 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from r1perf.arrivals.base import GammaGaps, Gaps, Seconds, Stream, unit_times
 from r1perf.arrivals.constant import Constant
 from r1perf.arrivals.gamma import Gamma
+from r1perf.arrivals.gaps import GammaGaps, Gaps, Seconds, Stream, unit_times
 from r1perf.arrivals.open import Open
 from r1perf.arrivals.poisson import Poisson
 from r1perf.units import Duration, Rate

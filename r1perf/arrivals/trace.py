@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from r1perf.arrivals.base import Seconds, Stream
+from r1perf.arrivals.gaps import Seconds, Stream
 from r1perf.arrivals.open import Open
 from r1perf.arrivals.poisson import Poisson
 from r1perf.replay import Replay, replay

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r1perf.arrivals import Constant, Gamma, GammaGaps, Poisson, Ramp, Stream
-from r1perf.arrivals.base import unit_times
+from r1perf.arrivals.gaps import unit_times
 from r1perf.arrivals.ramp import by_request, gap_draws
 from r1perf.units import Duration, Rate
 

@@ -401,7 +401,7 @@ def test_the_real_mooncake_trace_shares_what_it_shared(shared):
 
 
 def test_arrivals_and_lengths_of_one_replay_belong_together(mooncake):
-    from r1perf.arrivals.base import Stream
+    from r1perf.arrivals import Stream
     from r1perf.arrivals.trace import Trace as TraceArrivals
 
     choice = {"start": Duration.parse("5ms"), "speed": 2.0, "rate": Rate(300.0)}

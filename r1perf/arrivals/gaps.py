@@ -1,33 +1,17 @@
-"""What every arrival process has, and the random gaps that open ones are made of."""
+"""The random gaps that open-loop arrivals are made of, and the streams that they are drawn from."""
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from r1perf.target import Name, Positive
-from r1perf.units import Duration
+from r1perf.target import Positive
 
-Count = Annotated[int, msgspec.Meta(gt=0)]
-Per = Literal["conversation", "request"]
 Seconds = NDArray[np.float64]
 
 _CHUNK = 65536  # gaps drawn at once; the values do not depend on it
-
-
-class Process(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """One arrival process; among `stages` each is a stage of its own.
-
-    `duration` or `requests`, whichever comes first, ends it; where neither is given, the run's own end it. `judged` is
-    left out for the default: everything is judged except a ramp that another stage follows.
-    """
-
-    name: Name | None = None
-    duration: Duration | None = None
-    requests: Count | None = None
-    judged: bool | None = None
 
 
 class GammaGaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
