@@ -8,7 +8,7 @@ import msgspec
 from r1perf.errors import TargetError, TransportError, UsageError
 from r1perf.loop import Loop
 from r1perf.providers import Dialect
-from r1perf.providers.says import printable
+from r1perf.providers.says import conceal, printable
 from r1perf.target import Target
 from r1perf.transport import HttpRequest, Transport
 from r1perf.transport.request import header_fault
@@ -37,7 +37,7 @@ class _Models(msgspec.Struct):
 
 
 def api_key(target: Target) -> str | None:
-    """Read the key from the environment; raises UsageError where the named variable is not set or no key."""
+    """Read the key from the environment, and conceal it from now on; raises UsageError where the named variable is not set or no key."""
     if target.api_key_env is None:
         return None
     key = os.environ.get(target.api_key_env, "").strip()
@@ -49,6 +49,7 @@ def api_key(target: Target) -> str | None:
         raise UsageError(
             f"the key in the environment variable {target.api_key_env} holds a line break or a character that is not ASCII"
         )
+    conceal(key)
     return key
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from r1perf.result import Outcome
@@ -21,16 +22,33 @@ _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys instead of showing it: control characters (C0 and C1, such as ESC), and what turns the text around it."""
 
 
+_OURS: set[str] = set()
+
+
+def conceal(key: str) -> None:
+    """Have a key of this process shown nowhere, whatever it looks like: servers, and proxies on the way, quote what they were sent."""
+    _OURS.add(key)
+
+
+def concealed(text: str, secrets: Iterable[str]) -> str:
+    """Put "[key]" in place of secrets; one of under 6 characters is hidden as a word alone, for it may be a part of any."""
+    for secret in secrets:
+        if secret:
+            exact = re.escape(secret)
+            text = re.sub(exact if len(secret) >= 6 else rf"(?<!\w){exact}(?!\w)", "[key]", text)
+    return text
+
+
 def printable(text: str) -> str:
-    """Put U+FFFD in place of what a terminal would obey instead of showing it."""
-    return _UNSHOWN.sub("\ufffd", text)
+    """Put U+FFFD in place of what a terminal would obey instead of showing it, and "[key]" in that of keys that are concealed."""
+    return _UNSHOWN.sub("\ufffd", concealed(text, _OURS))
 
 
 def shorten(text: str, limit: int = SHORT) -> str:
     """Make one line of a server's text, without markup, control characters or anything that looks like a key."""
     if re.match(r"\s*<(!doctype|html|\?xml|head|body)", text, re.IGNORECASE):
         text = re.sub(r"(?is)<(script|style)\b.*?</\1>|<!--.*?-->|<[^>]*>", " ", text[:20_000])
-    text = _KEY.sub("[key]", printable(" ".join(text[: 10 * limit].split())))
+    text = _KEY.sub("[key]", printable(" ".join(text[:20_000].split()))[: 10 * limit])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -61,7 +79,7 @@ def error_of(error: Any) -> tuple[str, str | None]:
     else:
         text, nested = error_of(inner)
         code = code if nested is None else nested
-    return shorten(text), None if code is None else printable(str(code)[:60])
+    return shorten(text), None if code is None else printable(str(code))[:60]
 
 
 def _sentence(part: Any) -> str:

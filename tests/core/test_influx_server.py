@@ -1,6 +1,7 @@
 """What the client of InfluxDB makes of a server that does not behave: a sentence, in time, and never the token."""
 
 import contextlib
+import json
 import threading
 import warnings
 
@@ -105,3 +106,31 @@ def test_without_verification_nothing_is_printed_at_every_request():
             from urllib3.exceptions import InsecureRequestWarning
 
             warnings.warn("at every request", InsecureRequestWarning, stacklevel=1)
+
+
+QUOTED = 'bad header "Token me:s3cret-pass"; user me has not the password s3cret-pass'
+HIDDEN = 'bad header "Token [key]"; user me has not the password [key]'
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+@pytest.mark.parametrize("shape", ['{"message":%s}', '{"error":%s}', "%s"], ids=["2", "1", "a proxy's"])
+def test_a_token_that_is_quoted_is_shown_nowhere(status, shape):
+    body = (shape % (json.dumps(QUOTED) if "{" in shape else QUOTED)).encode()
+    answer = b"HTTP/1.1 %d No\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+    error = refused(answering(answer), token="me:s3cret-pass")
+    assert error.says == HIDDEN
+    assert str(error).endswith(f" answered HTTP {status}: {HIDDEN}")
+
+
+def test_a_quoted_token_is_hidden_before_the_text_is_cut():
+    body = b"x" * 290 + b" s3cret-token"
+    error = refused(answering(b"HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)), token="s3cret-token")
+    assert error.says == "x" * 290 + " [key]"
+
+
+def test_what_refuses_a_query_shows_neither_the_token_nor_control_characters():
+    body = json.dumps({"results": [{"error": f"{QUOTED}\x1b[2J"}]}).encode()
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    error = refused(answering(answer), lambda server: list(server.influxql("SELECT 1")), token="me:s3cret-pass")
+    assert error.says == f"{HIDDEN}\ufffd[2J"
+    assert str(error).endswith(f" refused a query: {HIDDEN}\ufffd[2J")

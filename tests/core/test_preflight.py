@@ -6,6 +6,7 @@ import pytest
 from r1perf.errors import TargetError, TransportError, UsageError
 from r1perf.loop.sim import SimLoop
 from r1perf.preflight import Served, api_key, models_path, preflight
+from r1perf.providers import says
 from r1perf.providers.registry import choose
 from r1perf.target import Target, Timeouts
 from r1perf.transport.scripted import EOF, HANG, HEAD, RESET, Script, ScriptedTransport
@@ -165,9 +166,11 @@ def test_an_answer_is_not_waited_for_either(script):
     assert len(asked([script], wait_ready=Duration.seconds(60))[1]) == 1
 
 
-def test_the_key_comes_from_the_environment(monkeypatch):
+def test_the_key_comes_from_the_environment_and_is_shown_nowhere_from_then_on(monkeypatch):
+    monkeypatch.setattr(says, "_OURS", set())
     monkeypatch.setenv("KEY", " secret\n")
     assert api_key(TARGET) == "secret"
+    assert says.refusal(401, {}, b'{"detail":"secret is no key"}')[2] == "[key] is no key"
     assert api_key(msgspec.structs.replace(TARGET, api_key_env=None)) is None
     for value in ("", "  "):
         monkeypatch.setenv("KEY", value)

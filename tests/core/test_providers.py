@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from r1perf.errors import ScenarioError
-from r1perf.providers import Facts
+from r1perf.providers import Facts, says
 from r1perf.providers.registry import Provider, address, check_length, choose, names
 from r1perf.target import Call, Message, Sampling, Target, Tokens
 
@@ -331,3 +331,22 @@ def test_every_refusing_status_has_its_outcome(status, outcome):
 )
 def test_the_message_of_every_shape_of_error(sent, message):
     assert choose(target()).refusal(400, {}, sent)[2] == message
+
+
+@pytest.mark.parametrize(
+    ("key", "sent", "message"),
+    [
+        ("my.own+key/1", b'{"error":{"message":"no user has my.own+key/1, code my.own+key/1"}}', "no user has [key], code [key]"),
+        ("my.own+key/1", b"<html><body>got Authorization=my.own+key/1</body></html>", "got Authorization=[key]"),
+        ("my.own+key/1", b"x" * 290 + b" my.own+key/1", "x" * 290 + " [key]"),
+        ("team", b"team team-a steamed: who is team?", "[key] [key]-a steamed: who is [key]?"),
+        ("my.own+key/1", b"my_own_key/1", "my_own_key/1"),
+    ],
+    ids=["JSON", "a page", "before it is cut", "a short one as a word", "another"],
+)
+def test_a_key_of_ours_is_not_shown_whatever_it_looks_like(monkeypatch, key, sent, message):
+    monkeypatch.setattr(says, "_OURS", set())
+    says.conceal(key)
+    assert choose(target()).refusal(401, {}, sent)[2] == message
+    assert says.error_of({"message": "no", "code": f"bad {key}"})[1] == "bad [key]"
+    assert says.printable(f"header {key!r} is odd") == "header '[key]' is odd"

@@ -13,6 +13,7 @@ import msgspec
 
 from r1perf.client.ending import retry_after_ns
 from r1perf.errors import DatabaseError
+from r1perf.providers.says import concealed, printable, shorten
 from r1perf.sinks.influxdb.bounded import Connections
 from r1perf.sinks.influxdb.settings import Settings
 
@@ -28,7 +29,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A bucket on a server. Every call may raise DatabaseError, whose sentence names the server and never the token."""
+    """A bucket on a server. Every call may raise DatabaseError, whose sentence names the server and never the token, whoever quotes it."""
 
     def __init__(self, settings: Settings) -> None:
         from influxdb_client.client.influxdb_client import InfluxDBClient
@@ -38,10 +39,12 @@ class Server:
         if not settings.access.verify_tls:
             disable_warnings(InsecureRequestWarning)  # one at every request; `Settings.caution` says it once
         self._settings = settings
+        token = str(settings.access.token)
+        self._secrets = (token, token.partition(":")[2])  # of InfluxDB 1.8 it is USER:PASSWORD
         connect_ms = min(CONNECT_MS, max(settings.timeout_ns // 1_000_000, 1))
         self._client: Any = InfluxDBClient(
             settings.url,
-            token=str(settings.access.token),
+            token=token,
             org=settings.org,
             timeout=(connect_ms, max(settings.timeout_ns // 1_000_000, 1)),
             verify_ssl=settings.access.verify_tls,
@@ -87,7 +90,8 @@ class Server:
         )
         for result in answer.get("results", ()):
             if "error" in result:
-                raise self._error(f"refused a query: {result['error']}", says=result["error"])
+                says = self._shown(str(result["error"]))
+                raise self._error(f"refused a query: {says}", says=says)
             for series in result.get("series", ()):
                 columns, tags = series["columns"], series.get("tags", {})
                 for values in series.get("values", ()):
@@ -109,7 +113,7 @@ class Server:
         except ApiException as error:
             if not error.status:
                 raise self._error(f"cannot be reached: {''.join(str(error.reason).splitlines()[-1:])}") from error
-            says = _says(error.body) or str(error.reason)
+            says = self._shown(_says(error.body) or str(error.reason))
             raise self._error(
                 f"answered HTTP {error.status}: {says}",
                 says=says,
@@ -117,7 +121,8 @@ class Server:
                 retry_after_s=_retry_after_s(error.headers),
             ) from error
         except FluxQueryException as error:
-            raise self._error(f"refused a query: {error.message}", says=str(error.message)) from error
+            says = self._shown(str(error.message))
+            raise self._error(f"refused a query: {says}", says=says) from error
         except (HTTPError, OSError) as error:
             raise self._error(_why(error)) from error
         except (ValueError, LookupError, FluxCsvParserException) as error:
@@ -125,7 +130,11 @@ class Server:
             raise self._error(f"cannot be asked, or its answer not be read ({type(error).__name__})") from None
 
     def _error(self, what: str, **facts: Any) -> DatabaseError:
-        return DatabaseError(f"InfluxDB at {self._settings.url} {what}", **facts)
+        return DatabaseError(f"InfluxDB at {self._settings.url} {printable(concealed(what, self._secrets))}", **facts)
+
+    def _shown(self, text: str) -> str:
+        """Make one line of what the server says: the token is taken out before the line is cut."""
+        return shorten(concealed(text, self._secrets))
 
 
 def _says(body: object) -> str:
@@ -137,7 +146,7 @@ def _says(body: object) -> str:
         found = None
     if isinstance(found, dict):
         text = str(found.get("message") or found.get("error") or "")
-    return " ".join(text.split())[:300]
+    return text
 
 
 def _retry_after_s(headers: Any) -> float | None:
