@@ -1,7 +1,7 @@
 """The planned run: every arrival's time, workload and item, from the seed; `plan()` makes it, `shard()` parts it."""
 
 from r1perf.schedule.draft import Share
-from r1perf.schedule.model import RESERVED, Arrival, Schedule, Sessions, Stage, begins_ns, live_stage, stage_name
+from r1perf.schedule.model import RESERVED, Arrival, Sessions, Stage, begins_ns, drain_index, live_stage, stage_name
 from r1perf.schedule.plan import plan
 from r1perf.schedule.planned import Plan
 
@@ -9,11 +9,11 @@ __all__ = [
     "RESERVED",
     "Arrival",
     "Plan",
-    "Schedule",
     "Sessions",
     "Share",
     "Stage",
     "begins_ns",
+    "drain_index",
     "live_stage",
     "plan",
     "stage_name",

@@ -1,7 +1,6 @@
-"""The planned run as others see it: stages, arrivals, sessions, and what a schedule can be asked."""
+"""The planned run as others see it: stages, arrivals, sessions."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -54,30 +53,6 @@ class Sessions(msgspec.Struct, frozen=True):
     base: int = 0  # where this group's items and arrival indexes begin, so that no two groups share any
 
 
-class Schedule(Protocol):
-    """A plan or a shard of one."""
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Return all stages in order; the last is `drain`, a home for what happens after the window."""
-
-    @property
-    def sessions(self) -> tuple[Sessions, ...]:
-        """Return the closed-loop sessions of this shard."""
-
-    def __iter__(self) -> Iterator[Arrival]:
-        """Go through the open-loop arrivals in order of time."""
-
-    def conversation(self, sessions: Sessions, session: int, n: int) -> Arrival | None:
-        """Return the n-th conversation of one closed session (offset_ns 0), or None when its share is used up."""
-
-    def shard(self, i: int, n: int) -> "Schedule":
-        """Return worker i's part of n; the n parts are disjoint and together the whole."""
-
-    def digest(self) -> str:
-        """Return a short hash of the whole schedule: equal for every shard of one plan."""
-
-
 WARMUP, COOLDOWN, DRAIN = "warmup", "cooldown", "drain"
 LIVE = "live-"
 
@@ -87,7 +62,7 @@ RESERVED = (WARMUP, COOLDOWN, DRAIN)
 
 def live_stage(stages: Sequence[Stage], number: int, rate: float, start_ns: int) -> Stage:
     """Return the stage of the web UI's `number`-th change of the rate, from 1 on; it stands behind the planned ones."""
-    return Stage(_drain(stages) + number, f"{LIVE}{number}", start_ns, None, judged=True, says=f"poisson {rate:g}/s")
+    return Stage(drain_index(stages) + number, f"{LIVE}{number}", start_ns, None, judged=True, says=f"poisson {rate:g}/s")
 
 
 def begins_ns(stage: Stage, stages: Sequence[Stage], ended: Mapping[int, int]) -> int | None:
@@ -116,8 +91,9 @@ def _ends_ns(stage: Stage, ended: Mapping[int, int]) -> int | None:
 def stage_name(stages: Sequence[Stage], index: int) -> str:
     """Return a stage's name; one that was not planned is one of the web UI's."""
     known = {stage.index: stage.name for stage in stages}
-    return known.get(index) or f"{LIVE}{index - _drain(stages)}"
+    return known.get(index) or f"{LIVE}{index - drain_index(stages)}"
 
 
-def _drain(stages: Sequence[Stage]) -> int:
+def drain_index(stages: Sequence[Stage]) -> int:
+    """Return the index of the drain: that of the stage with its name, else the one behind all stages."""
     return next((stage.index for stage in stages if stage.name == DRAIN), len(stages))

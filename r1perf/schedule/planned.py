@@ -46,8 +46,9 @@ class _Choices:
 
 
 class Plan:
-    """A schedule that was planned, or a shard of one; see `r1perf.schedule.Schedule`.
+    """A schedule that was planned, or a shard of one.
 
+    The last of `stages` is `drain`, a home for what happens after the window; `sessions` are the closed-loop ones of this shard.
     `times_ns`, `stage_of`, `workload_of` (positions in `workloads`) and `items` are this shard's open-loop arrivals.
     """
 
@@ -84,17 +85,6 @@ class Plan:
             for k, (offset_ns, stage, which, item) in enumerate(rows, at):
                 yield Arrival(self._first + k * self._step, offset_ns, stage, self.workloads[which], item)
 
-    @property
-    def window_end_ns(self) -> int | None:
-        """Return when the last arrivals come and no turn starts any more; None where requests end the window."""
-        drain = self.stages[-1]
-        return drain.start_ns if drain.follows is None else None
-
-    def stage_at(self, offset_ns: int) -> int:
-        """Return the index of the stage at a time, among those whose times are known beforehand."""
-        known = [s for s in self.stages if s.follows is None and s.start_ns <= offset_ns]
-        return known[-1].index if known else 0
-
     def conversation(self, sessions: Sessions, session: int, n: int) -> Arrival | None:
         """Return the n-th conversation of one closed session (offset_ns 0), or None when its share is used up."""
         position = session + n * sessions.count
@@ -110,7 +100,10 @@ class Plan:
         return Arrival(sessions.base + position, 0, sessions.stage, workload, sessions.base + rank)
 
     def shard(self, i: int, n: int) -> "Plan":
-        """Return worker i's part of n: every n-th arrival from the i-th, and every n-th session of each group."""
+        """Return worker i's part of n: every n-th arrival from the i-th, and every n-th session of each group.
+
+        The n parts are disjoint and together the whole.
+        """
         if not 0 <= i < n:
             raise ValueError(f"shard {i} of {n} does not exist")
         sessions = tuple(msgspec.structs.replace(s, first=s.first + i * s.step, step=s.step * n) for s in self.sessions)

@@ -131,7 +131,7 @@ class Account:
         Where more than a tenth did not end well it is what the client waits at most; so it is where nothing has ended yet.
         """
         longest = 0.0
-        _, stages = None, {stage.index for stage in self.summary.judged}
+        stages = {stage.index for stage in self.summary.judged}
         for workload in self.summary.workloads:
             counts = self._counts("service_e2e", workload, stages)
             cut = self._outcomes((Outcome.CANCELLED, Outcome.TIMEOUT), workload, stages)

@@ -45,28 +45,6 @@ def fails(x: float, n: float, q: float, alpha: float) -> bool:
     return n > 0 and at_least(x, n, q) < alpha
 
 
-def pass_at_most(n: int, q: float, alpha: float) -> int | None:
-    """Return the most misses of n that still pass; None where even none would not."""
-    if not passes(0, n, q, alpha):
-        return None
-    low, high = 0, n  # passes at low, not at high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if passes(middle, n, q, alpha) else (low, middle)
-    return low
-
-
-def fail_at_least(n: int, q: float, alpha: float) -> int | None:
-    """Return the fewest misses of n that fail; None where even all would not."""
-    if not fails(n, n, q, alpha):
-        return None
-    low, high = 0, n  # does not fail at low, fails at high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fails(middle, n, q, alpha) else (middle, high)
-    return high
-
-
 def attempts_to_pass(x: int, q: float, alpha: float) -> int:
     """Return the fewest attempts of which x may miss and the claim still passes: 59 for a p95 with x = 0."""
     low, high = x, max(x, 1)
@@ -97,11 +75,6 @@ def attempts_for_power(q: float, true: float, power: float, alpha: float) -> int
             teeth_above, answer = 0, end + 1
         x += 1
     return answer
-
-
-def share_after_none(n: int, alpha: float) -> float:
-    """Return the largest error rate that n attempts without an error leave possible: 1 - alpha^(1/n)."""
-    return upper(0, n, alpha)
 
 
 def attempts_to_decide(share: float, q: float, alpha: float, deff: float, ceiling: int, unknown: int = 0) -> int | None:

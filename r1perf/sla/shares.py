@@ -121,8 +121,6 @@ def _notes(seen: Attempts, worthy: Worth) -> tuple[str, ...]:
     notes = []
     if not seen.intervals:
         notes.append(_INDEPENDENT)
-    elif not worthy.measured and 0 < seen.over_certain < seen.n:
-        notes.append(_UNMEASURED)
     elif not worthy.measured:
         notes.append("no miss to measure dependence by: attempts count as independent" if not seen.over_certain else _UNMEASURED)
     if worthy.window_only:

@@ -82,7 +82,6 @@ def test_every_arrival_lies_in_its_stage_and_items_count_up(process, seed, warmu
     for arrival in made:
         stage = made.stages[arrival.stage]
         assert stage.start_ns <= arrival.offset_ns < stage.end_ns
-        assert made.stage_at(arrival.offset_ns) == arrival.stage
     for name in MIX:
         items = [arrival.item for arrival in made if arrival.workload == name]
         assert sorted(items) == list(range(len(items)))
@@ -205,7 +204,6 @@ def test_requests_end_the_window_and_leave_room_for_later_turns():
     made = plan(ONE, poisson(5), seed=1, requests=100, warmup=D("10s"))
     assert sum(made.stages[a.stage].name == "poisson" for a in made) == 100
     assert outline(made)[1:] == [("poisson", 10, None, True, None), ("drain", 0, None, False, 1)]  # 0 s after that stage's end
-    assert made.window_end_ns is None
 
 
 def test_a_ramp_holds_its_end_rate_until_the_last_request():

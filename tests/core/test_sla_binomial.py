@@ -3,17 +3,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rulings import fail_at_least, pass_at_most
 
 from r1perf.sla.binomial import (
     attempts_for_power,
     attempts_to_decide,
     attempts_to_pass,
-    fail_at_least,
     fails,
     lower,
-    pass_at_most,
     passes,
-    share_after_none,
     upper,
 )
 
@@ -68,8 +66,8 @@ def test_too_few_attempts_cannot_pass() -> None:
 
 @pytest.mark.parametrize(("n", "percent"), [(100, 2.95), (300, 0.99), (1000, 0.30), (3000, 0.10)])
 def test_error_rate_after_no_error(n: int, percent: float) -> None:
-    assert round(100 * share_after_none(n, 0.05), 2) == percent
-    assert share_after_none(n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
+    assert round(100 * upper(0, n, 0.05), 2) == percent
+    assert upper(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
 
 
 @pytest.mark.parametrize(

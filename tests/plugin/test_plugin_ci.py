@@ -14,10 +14,11 @@ import pytest
 import yaml
 from projects import measured
 from pytests import empty, pip, pip_for
+from rulings import fail_at_least, pass_at_most
 from services import CACHE, ROOT
 
 from r1perf import __version__
-from r1perf.sla.binomial import attempts_to_pass, fail_at_least, pass_at_most
+from r1perf.sla.binomial import attempts_to_pass
 from r1perf.sla.special import beta_cdf
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()
