@@ -9,6 +9,7 @@ from r1perf.errors import R1perfError, UsageError
 from r1perf.report import load as load_document
 from r1perf.scenario import load
 from r1perf.sla import Scope, scope_of
+from r1perf.sla.archive import on_disk
 from r1perf.summary import Document, read_document
 
 Recordings = list[tuple[Path, Document]]
@@ -20,12 +21,8 @@ def archives(path: str, places: Iterable[Path]) -> list[Path]:
 
     Folders of `r1perf run --repeat` in the folder count too.
     """
-    if "://" in path:
-        raise UsageError(
-            f"{path}: recorded runs are read from folders, since a database has no single requests; give the run's archive"
-        )
     for place in places:
-        found = place / path
+        found = place / on_disk(path)
         if (found / "run.json").is_file():
             return [found.resolve()]
         inside = [each.parent.resolve() for pattern in ("*/run.json", "*/*/run.json") for each in found.glob(pattern)]

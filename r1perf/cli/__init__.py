@@ -63,8 +63,11 @@ def main() -> None:
         code = error.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = 130
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        code = 2
+    except click.ClickException as error:
+        click.echo(f"r1perf: {error.format_message()}", err=True)
         code = 2
     except R1perfError as error:
         click.echo(f"r1perf: {error}", err=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from r1perf.cli.options import Recorded
 from r1perf.cli.output import note
 from r1perf.sinks.influxdb.replay import Elsewhere, Sent, replay
 from r1perf.sinks.influxdb.spool import REJECTED, again
@@ -17,7 +18,7 @@ def command() -> None:
 
 
 @command.command("replay")
-@click.argument("run", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN")
+@click.argument("run", type=Recorded(path_type=Path, exists=True, file_okay=False), metavar="RUN")
 @click.option("--all", "everything", is_flag=True, help="Send the whole run, made from its archive: to where it never was.")
 @click.option("--url", help="Send the whole run to another server than its own.")
 @click.option("--org", help="Send the whole run to another organization.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from r1perf.cli.options import baseline_option, sla_options
+from r1perf.cli.options import Recorded, baseline_option, sla_options
 from r1perf.cli.output import note
 from r1perf.cli.sides import worst
 from r1perf.report import print_verdicts
@@ -17,7 +17,7 @@ from r1perf.sla.files import load
 
 
 @click.command("judge")
-@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=Recorded(path_type=Path), nargs=-1, required=True, metavar="RUN...")
 @sla_options
 @baseline_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON instead.")

@@ -9,6 +9,7 @@ import msgspec
 
 from r1perf.scenario import Scenario, Shorthands, load
 from r1perf.sla import outline, parse, require, scope_of, unique
+from r1perf.sla.archive import on_disk
 from r1perf.sla.files import load as load_clauses
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,8 +41,16 @@ _SLA_OPTIONS = (
 )
 
 
+class Recorded(click.Path):
+    """Take the path of recorded runs."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it; raises UsageError for the address of a database."""
+        return super().convert(on_disk(str(value)), param, ctx)
+
+
 baseline_option = click.option(
-    "--baseline", type=click.Path(path_type=Path), multiple=True, metavar="RUN",
+    "--baseline", type=Recorded(path_type=Path), multiple=True, metavar="RUN",
     help="A run, or a folder of runs, that clauses with `baseline` are held against.",
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from r1perf.cli.options import Recorded
 from r1perf.cli.output import note
 from r1perf.errors import UsageError
 from r1perf.report import print_report
@@ -15,7 +16,7 @@ from r1perf.summary.archived import NO_END, RUN_JSON, goes_on
 
 
 @click.command("recover")
-@click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False), nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=Recorded(path_type=Path, exists=True, file_okay=False), nargs=-1, required=True, metavar="RUN...")
 @click.option("--write", is_flag=True, help="Replace run.json in the first folder by what was rebuilt.")
 def command(runs: tuple[Path, ...], write: bool) -> int:
     """Rebuild one run from the snapshots and requests files in RUN..., the folders in which its workers wrote.

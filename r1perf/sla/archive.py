@@ -71,6 +71,15 @@ def judge_archive(
     return family([msgspec.structs.replace(found[str(clause)], holm=None) for clause in terms.clauses])
 
 
+def on_disk(path: str) -> str:
+    """Refuse the address of recorded runs that are no folder: they have no single requests. Raises UsageError."""
+    if "://" in path:
+        raise UsageError(
+            f"{path}: recorded runs are read from folders, since a database has no single requests; give the run's archive"
+        )
+    return path
+
+
 def runs_in(path: Path) -> list[Path]:
     """Return a run's folder, or the runs of a folder of runs (`--repeat` makes one); raises UsageError where there is none."""
     if (path / RUN_JSON).is_file():

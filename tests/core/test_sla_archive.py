@@ -13,7 +13,10 @@ from virtual_run import MS, STAGES, T0, S, a_run, play, traffic
 import r1perf.sla.archive
 import r1perf.sla.recount
 from r1perf.cli.check import command as check_command
+from r1perf.cli.influx import command as influx_command
 from r1perf.cli.judge import command as judge_command
+from r1perf.cli.recover import command as recover_command
+from r1perf.cli.run import command as run_command
 from r1perf.cli.sides import against, worst
 from r1perf.collector import Verdict as Ended
 from r1perf.errors import ArchiveError, UsageError
@@ -674,6 +677,18 @@ class TestJudge:
         archived(tmp_path / "run", [])
         done = said(judge_command, tmp_path / "run", "--sla", "p95(tfft) < 1s")
         assert str(done.exception) == "unknown metric `tfft`; did you mean `ttft`? (column 5)\n  p95(tfft) < 1s\n      ^"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(judge_command, ("influx://r1perf/one",)), (judge_command, (".", "--baseline", "influx://r1perf/one")),
+     (recover_command, ("influx://r1perf/one",)), (influx_command, ("replay", "influx://r1perf/one")),
+     (run_command, ("smoke", "--baseline", "influx://r1perf/one"))],
+    ids=["judge", "baseline", "recover", "replay", "run"],
+)  # fmt: skip
+def test_a_database_is_no_recorded_run(command, words):
+    why = "recorded runs are read from folders, since a database has no single requests; give the run's archive"
+    assert str(said(command, *words).exception) == f"influx://r1perf/one: {why}"
 
 
 def test_check_says_what_each_clause_needs(tmp_path):

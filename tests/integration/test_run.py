@@ -345,6 +345,8 @@ BAD = [
         "stage `eight` begins when the last session of stage `one` has ended, which several workers do not know of one another",
         id="workers that cannot know",
     ),
+    pytest.param(["smoke", "--workers", "300"], "Invalid value for '--workers': 300 is not in the range 1<=x<=256.", id="range"),
+    pytest.param(["smoke", "--confidense", "0.9"], "No such option '--confidense'. Did you mean '--confidence'?", id="option"),
     pytest.param(["missing.toml"], "missing.toml: no such file", id="missing file"),
     pytest.param(["{broken}"], "is not TOML", id="broken TOML"),
     pytest.param(
