@@ -21,7 +21,9 @@ from r1perf.units import Duration
 
 @click.command("report")
 @click.argument("run", metavar="RUN")
-@click.option("--from", "begin", metavar="TIME", help="Of a run in InfluxDB, begin here: 90s after its start, or a time of day.")
+@click.option(
+    "--from", "begin", metavar="TIME", help="Of a run in InfluxDB, begin here: 90s after its start, or a date and time in UTC."
+)
 @click.option("--to", "end", metavar="TIME", help="Of a run in InfluxDB, end here.")
 @click.option("--json", "as_json", is_flag=True, help="Print run.json instead; of a folder of runs, an array.")
 def command(run: str, begin: str | None, end: str | None, as_json: bool) -> int:
@@ -64,6 +66,8 @@ def _from_influxdb(at: address.Address, begin: str | None, end: str | None) -> D
         found = find(bucket, at.run_id)
         started_ns = found.run.started_ns
         part = Part(_offset_ns("--from", begin, started_ns), _offset_ns("--to", end, started_ns))
+        if part.begin_ns is not None and part.end_ns is not None and part.end_ns <= part.begin_ns:
+            raise UsageError(f"--to {end} does not lie behind --from {begin}")
         return read(bucket, found, part)
 
 

@@ -1,19 +1,23 @@
 """Runs come back from their points as they were: whole, in parts, in any order, with late data."""
 
+from contextlib import nullcontext
 from functools import cache
 from itertools import pairwise
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lineprotocol import FakeBucket, differences
 from virtual_run import MS, Answer, S, a_run, play, traffic
 
+from r1perf.cli.report import command
 from r1perf.errors import DatabaseError, UsageError
 from r1perf.histogram import HIGHEST, Counts
 from r1perf.schedule import Stage
 from r1perf.sinks.influxdb import points
+from r1perf.sinks.influxdb.query import LAST_MS
 from r1perf.sinks.influxdb.reading import NOT_ENDED, Part, read
 from r1perf.sinks.influxdb.runs import find, runs
 from r1perf.sinks.influxdb.story import Story
@@ -155,6 +159,26 @@ def test_what_is_not_streamed_came_when_it_ended():
     found = find(bucket, a_run().run_id)
     assert read(bucket, found, Part(None, 10 * S)).throughput.output_tokens_per_s == 7
     assert read(bucket, found, Part(10 * S)).throughput.output_tokens_per_s is None
+
+
+@pytest.mark.parametrize("end", ["9999-12-31", "9999999h"])
+def test_a_part_that_ends_behind_all_time_is_asked_for_up_to_what_servers_know(monkeypatch, end):
+    bucket, built = written(in_order())
+    asked, points_of = [], bucket.points
+    monkeypatch.setattr(bucket, "points", lambda *given, **named: asked.append(given[2:]) or points_of(*given, **named))
+    monkeypatch.setattr("r1perf.cli.report.opened", lambda name: nullcontext(bucket))
+    words = [f"influx://b/{built.run_id}", "--from", "10s", "--to", end, "--json"]
+    ran = CliRunner().invoke(command, words, standalone_mode=False)
+    assert msgspec.json.decode(ran.stdout)["part"] == {"begin_s": 10, "end_s": 50, "run_s": 50}
+    assert {given[1] for given in asked if given} == {LAST_MS}
+
+
+@pytest.mark.parametrize("end", ["6s", "12s", "2026-01-02T03:04:06"])
+def test_a_part_that_ends_before_it_begins_is_told_so(monkeypatch, end):
+    bucket, built = written(in_order())
+    monkeypatch.setattr("r1perf.cli.report.opened", lambda name: nullcontext(bucket))
+    ran = CliRunner().invoke(command, [f"influx://b/{built.run_id}", "--from", "12s", "--to", end], standalone_mode=False)
+    assert str(ran.exception) == f"--to {end} does not lie behind --from 12s"
 
 
 def test_parts_add_up_to_the_whole():

@@ -166,9 +166,23 @@ def client() -> list[str]:
     for words in ([named] if named else [], ["docker", "compose"], ["docker-compose"]):
         if words and shutil.which(words[0]):
             says = subprocess.run([*words, "version", "--short"], capture_output=True, text=True, check=False)
-            if says.returncode == 0 and int(says.stdout.lstrip("v").split(".")[0]) >= 2:
+            if says.returncode == 0 and new_enough(says.stdout):
                 return words
     missing("compose")
+
+
+def new_enough(says: str) -> bool:
+    """Tell whether a client is of version 2 or later; one built from plain sources calls itself "dev", and 1 was never built so."""
+    number = re.match(r"v?(\d+)\.", says)
+    return says.strip() == "dev" if number is None else int(number[1]) >= 2
+
+
+@pytest.mark.parametrize(
+    ("says", "enough"),
+    [("2.20.3\n", True), ("v5.0.1\n", True), ("1.29.2\n", False), ("dev\n", True), ("what?\n", False), ("", False)],
+)
+def test_a_compose_client_is_used_from_version_2_on(says, enough):
+    assert new_enough(says) is enough
 
 
 @pytest.fixture

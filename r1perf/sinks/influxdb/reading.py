@@ -48,7 +48,7 @@ def read(bucket: Bucket, found: Found, part: Part) -> Document:
     run, point_ns = found.run, int(found.fields["point_ns"])
     covered = part.of_points(point_ns)
     begin_ms = (run.started_ns + (covered.begin_ns or 0)) // 1_000_000
-    end_ms = LAST_MS if covered.end_ns is None else (run.started_ns + covered.end_ns) // 1_000_000
+    end_ms = LAST_MS if covered.end_ns is None else min((run.started_ns + covered.end_ns) // 1_000_000, LAST_MS)
     counters = bucket.points(COUNTERS, run.run_id)
     wanted = [row for row in counters if begin_ms <= row.time_ms < end_ms]
     if not wanted and not part.whole:
