@@ -15,12 +15,12 @@ import numpy as np
 from r1perf.histogram import Counts, IntArray
 from r1perf.recorder.ending import apportion, values
 from r1perf.recorder.fold import Fold, fold, fold_one
-from r1perf.recorder.timeline import Timeline, drain_index
+from r1perf.recorder.timeline import Timeline
 from r1perf.result import CENSORED, FAILED, Outcome, Result, Stream
 from r1perf.schedule import Stage
 from r1perf.snapshot import NO_TALLIES, Counter, Health, Series, Snapshot
 
-__all__ = ["LATE_NS", "STALLED", "Recorder", "Tallies", "drain_index"]
+__all__ = ["LATE_NS", "STALLED", "Recorder", "Tallies"]
 
 LATE_NS = 5_000_000
 """A request that is sent so long after its time counts as `late`."""

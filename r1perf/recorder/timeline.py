@@ -6,13 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from r1perf.histogram import IntArray
-from r1perf.schedule import Stage
+from r1perf.schedule import Stage, drain_index
 from r1perf.schedule.model import DRAIN
-
-
-def drain_index(stages: Sequence[Stage]) -> int:
-    """Return the index of the drain: that of the stage with its name, else the one behind all stages."""
-    return next((stage.index for stage in stages if stage.name == DRAIN), len(stages))
 
 
 class Timeline:

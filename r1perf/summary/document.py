@@ -9,9 +9,8 @@ from r1perf.datasets.facts import Prompting
 from r1perf.errors import ArchiveError
 from r1perf.histogram import Counts
 from r1perf.metrics import COUNTERS, METRICS
-from r1perf.recorder import drain_index
 from r1perf.result import Outcome
-from r1perf.schedule import Stage
+from r1perf.schedule import Stage, drain_index
 from r1perf.summary.accuracy import Accuracy, accuracy, grades
 from r1perf.summary.caching import Caching, caching
 from r1perf.summary.censoring import Bounds, bounds

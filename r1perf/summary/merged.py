@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from r1perf.histogram import Counts
-from r1perf.recorder import drain_index
 from r1perf.result import Outcome
-from r1perf.schedule import Stage, begins_ns
+from r1perf.schedule import Stage, begins_ns, drain_index
 from r1perf.snapshot import Health, Snapshot
 from r1perf.summary.interval import Interval, Key, add_counters, add_series
 from r1perf.summary.readings import Read, Readings

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from r1perf.errors import DatabaseError, UsageError
-from r1perf.recorder import drain_index
-from r1perf.schedule import Stage
+from r1perf.schedule import Stage, drain_index
 from r1perf.sinks.influxdb.line import joined
 from r1perf.sinks.influxdb.points import RUN
 from r1perf.sinks.influxdb.query import Bucket
