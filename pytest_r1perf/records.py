@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
+from pytest_r1perf.markers import CONFIDENCE, Promise
 from pytest_r1perf.options import Options
 from pytest_r1perf.run import Check
 from pytest_r1perf.unmeasured import Unmeasured
@@ -53,10 +54,10 @@ def record(check: Check, item: pytest.Item, options: Options) -> Record:
     )
 
 
-def unmeasured(clause: str, test: str, error: Unmeasured, options: Options) -> Record:
+def unmeasured(promise: Promise, test: str, error: Unmeasured, options: Options) -> Record:
     """Make the record of a clause that cannot be judged; where there is a run, it says which."""
-    clause = str(parse(clause))
-    verdict = Verdict(clause=clause, kind="none", verdict="error", says=str(error), confidence=0.95, target=error.target)
+    clause, sure = str(parse(promise.clause)), promise.confidence or CONFIDENCE
+    verdict = Verdict(clause=clause, kind="none", verdict="error", says=str(error), confidence=sure, target=error.target)
     return Record(
         test=test,
         clause=clause,

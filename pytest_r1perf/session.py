@@ -228,14 +228,14 @@ class Session:
         found = [records.record(check, item, self.options) for check in checks]
         error = item.stash.get(ERROR, None)
         if error is not None and promise is not None:
-            found.append(records.unmeasured(promise.clause, item.nodeid, error, self.options))
+            found.append(records.unmeasured(promise, item.nodeid, error, self.options))
         for made in found:
             item.user_properties.extend(records.properties(made))
         if error is not None:
             del item.stash[ERROR]
             # Of a run that Ctrl-C has ended no other test will tell.
             others = self._beside(item) if error.ends else ()
-            found += [records.unmeasured(one.promise.clause, one.item, error, self.options) for one in others if one.promise]
+            found += [records.unmeasured(one.promise, one.item, error, self.options) for one in others if one.promise]
         report = yield
         if found:
             report.r1_verdicts = found  # type: ignore[attr-defined]

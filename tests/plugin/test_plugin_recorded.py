@@ -98,7 +98,8 @@ def test_each_item_counts_that_is_an_error(project):
         change(project.record(name, target=name), validity={"valid": False, "reasons": ["late"]})
     project.tests("""
 @pytest.mark.r1_recorded("runs")
-@pytest.mark.r1_sla("p95(ttft) < 800ms", "error_rate < 5%")
+@pytest.mark.r1_sla("p95(ttft) < 800ms")
+@pytest.mark.r1_sla("error_rate < 5%", confidence=0.99)
 @pytest.mark.parametrize("r1_target", ["a", "b", "c"])
 def test_it(): ...
 """)
@@ -107,9 +108,9 @@ def test_it(): ...
     assert "6 errors" in result.outlines
     made = project.json("out.json")
     assert made["counts"]["error"] == 6
-    assert [(one["clause"][:3], one["target"], one["archive"]) for one in made["verdicts"]] == [
-        ("p95", "a", "runs/a"), ("p95", "b", "runs/b"), ("p95", "c", None),
-        ("err", "a", "runs/a"), ("err", "b", "runs/b"), ("err", "c", None),
+    assert [(one["clause"][:3], one["verdict"]["confidence"], one["target"], one["archive"]) for one in made["verdicts"]] == [
+        ("p95", 0.95, "a", "runs/a"), ("p95", 0.95, "b", "runs/b"), ("p95", 0.95, "c", None),
+        ("err", 0.99, "a", "runs/a"), ("err", 0.99, "b", "runs/b"), ("err", 0.99, "c", None),
     ]  # fmt: skip
 
 
