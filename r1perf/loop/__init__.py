@@ -47,7 +47,10 @@ class Event(Protocol):
         """Tell whether the flag is up."""
 
     def wait(self, until_ns: int | None = None) -> bool:
-        """Wait for the flag, or until `until_ns`; return whether it is up, or was and woke this task."""
+        """Wait for the flag, or until `until_ns`; return whether it is up, or was and woke this task.
+
+        Where it is up, or `until_ns` has passed, no other task has a turn.
+        """
 
 
 class Watch(Protocol):

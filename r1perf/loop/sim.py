@@ -83,6 +83,8 @@ class SimEvent:
     def wait(self, until_ns: int | None = None) -> bool:
         if self._up:
             return True
+        if until_ns is not None and until_ns <= self._loop.now_ns():
+            return False
         waiter = self._loop.waiter(until_ns)
         self._waiters.append(waiter)
         try:

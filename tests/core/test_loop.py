@@ -109,6 +109,33 @@ def test_what_wakes_who_waits(loop, wait_ms, calls, woken, up):
     assert run(loop, main) == (woken, up, True)
 
 
+@pytest.mark.parametrize(
+    ("waits", "others_ran"),
+    [
+        pytest.param(lambda loop, up, down, task: up.wait(), False, id="a flag that is up"),
+        pytest.param(lambda loop, up, down, task: down.wait(loop.now_ns()), False, id="a flag, until now"),
+        pytest.param(lambda loop, up, down, task: down.wait(loop.now_ns() - MS), False, id="a flag, until a time that has passed"),
+        pytest.param(lambda loop, up, down, task: task.join(loop.now_ns()), False, id="a task, until now"),
+        pytest.param(lambda loop, up, down, task: loop.sleep_until(loop.now_ns() - MS), True, id="a sleep until a time that has passed"),
+    ],
+)  # fmt: skip
+def test_whether_others_have_a_turn_where_nothing_is_to_be_waited_for(loop, waits, others_ran):
+    def main():
+        up, down, ran = loop.event(), loop.event(), []
+        up.set()
+        endless = loop.spawn(down.wait)
+        loop.sleep_until(loop.now_ns())
+        other = loop.spawn(ran.append, 1)
+        waits(loop, up, down, endless)
+        had_a_turn = bool(ran)
+        down.set()
+        other.join()
+        endless.join()
+        return had_a_turn
+
+    assert run(loop, main) == others_ran
+
+
 def test_cancel_throws_where_the_task_waits(loop):
     def main():
         seen = []

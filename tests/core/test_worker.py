@@ -236,7 +236,7 @@ def test_a_process_that_stood_still_at_the_end_leaves_no_interval_out(work):
 
         collector.client.send = slow
 
-    collector = work(3.0, scheme=plan(ONE, Constant(rate=Rate(1.0)), seed=1, duration=Duration.seconds(3)), meanwhile=meanwhile)
+    collector = work(scheme=plan(ONE, Constant(rate=Rate(1.0)), seed=1, requests=3), meanwhile=meanwhile)
     assert collector.ended_ms == 5100
     assert sorted(collector.merged) == list(range(6))
 
