@@ -29,6 +29,8 @@ STEPS = {
     "github": [step["run"] for step in GITHUB["jobs"]["sla"]["steps"] if "run" in step],
     "gitlab": GITLAB["sla"]["script"],
 }
+SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+"""How a runner runs a step."""
 ENV = {"github": GITHUB["jobs"]["sla"]["env"], "gitlab": GITLAB["sla"]["variables"]}
 
 
@@ -64,7 +66,7 @@ class Stranger:
     def step(self, line: str, **env: str) -> "subprocess.CompletedProcess[str]":
         """Run one step as a runner does."""
         return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", line],
+            [*SHELL, line],
             cwd=self.folder, env=self.env | env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=120,
         )  # fmt: skip
 
@@ -179,19 +181,43 @@ def test_two_versions_are_compared_in_turns(stranger):
     clauses = re.search(r"^```toml\n# compare.toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (stranger.folder / "compare.toml").write_text(clauses[1])
     loads, compare = (step["run"] for step in COMPARE)
-    short = loads.replace(
-        "--quiet", "--quiet --duration 1s || true"
-    )  # a busy machine makes a run invalid; it is compared all the same
+    short = loads.replace("--quiet", "--quiet --duration 1s")  # a busy machine makes a run invalid, which ends nothing
     urls = {"BASE_URL": "simulate:tiny", "HEAD_URL": "simulate:tiny?speed=0.3", "MODEL": "deepseek-r1"}
 
     def once():
         shutil.rmtree(stranger.folder / "runs", ignore_errors=True)
-        assert stranger.step(short, **urls).returncode == 0
+        loaded = stranger.step(short, **urls)
+        assert loaded.returncode == 0, loaded.stdout
         return stranger.step(compare)
 
     ran = measured(once, lambda ran: ran.stdout)
     assert ran.returncode == 1, ran.stdout
     assert re.search(r"FAIL  p95\(e2e\) < baseline \+10%  .*[23] runs against [23] runs", ran.stdout), ran.stdout
+
+
+@pytest.mark.parametrize(("code", "runs", "ends"), [(0, 6, 0), (1, 6, 0), (3, 6, 0), (2, 1, 1), (130, 1, 1)], ids=str)
+def test_a_run_that_is_invalid_or_fails_does_not_end_the_comparison(tmp_path, code, runs, ends):
+    shim = tmp_path / "r1perf"
+    shim.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/made\nexit {code}\n')
+    shim.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "BASE_URL": "b", "HEAD_URL": "h", "MODEL": "m"}
+    ran = subprocess.run([*SHELL, COMPARE[0]["run"]], env=env, check=False)
+    made = (tmp_path / "made").read_text().splitlines()
+    assert (ran.returncode, len(made)) == (ends, runs)
+    assert (
+        made[:2]
+        == [
+            f"run scenarios/gate.toml --url {url} --model m --runs runs/{side} --quiet"
+            for url, side in (("b", "base"), ("h", "head"))
+        ][:runs]
+    )
+
+
+def test_the_ceiling_of_the_night_is_above_what_it_sends():
+    hours, ceiling = re.search(r"duration=(\d+)h --r1-max-requests (\d+)", PAGE).groups()
+    sent = int(hours) * 3600 * 2
+    assert f"above the {sent:,} requests of two\n   hours at 2/s" in PAGE
+    assert int(re.search(r'^r1_max_requests = "(\d+)"$', PAGE, re.MULTILINE)[1]) < sent < int(ceiling)
 
 
 def share(n, most, true):
