@@ -30,6 +30,7 @@ from r1perf.sinks.influxdb.reading import Part, read
 from r1perf.sinks.influxdb.runs import find, runs
 from r1perf.sinks.influxdb.story import Story
 from r1perf.summary import Document, Interval, Summary, document, read_document
+from r1perf.summary.rates import per_chunk
 
 R1PERF = [sys.executable, "-m", "r1perf"]
 BUSY = re.compile(r"requests were sent late|stood still|of a core|the wall clock of worker")
@@ -159,8 +160,9 @@ def test_the_whole_run_comes_back(reading, virtual):
 @pytest.mark.parametrize("seconds", [(0, 10), (10, 40), (5, 35), (40, 1000), (20, 21)], ids=lambda each: f"{each[0]}-{each[1]}")
 def test_any_range_merges_exactly(reading, virtual, seconds):
     first, last = (-(-second // 10) * 10 for second in seconds)
-    summary = Summary(a_run(), first * S)
-    for snapshot in play(traffic(), seconds=50):
+    summary, played = Summary(a_run(), first * S), play(traffic(), seconds=50)
+    summary.per_chunk = per_chunk((each.name, each.workload, each.n) for snapshot in played for each in snapshot.counters)
+    for snapshot in played:
         if first <= snapshot.k < last:
             summary.merge(snapshot)
     found = find(reading, a_run().run_id)
