@@ -11,8 +11,8 @@ from pytest_r1perf.run import Check, R1Run
 from r1perf.errors import UsageError
 from r1perf.sla import Baseline, ClauseError, Verdict, judge_archive, parse, render
 
-LEFT_OUT = "left out: "
-"""How a note on a run begins that is invalid, where other runs of its side are not."""
+LEFT_OUT = " was left out: "
+"""What stands in a note on a run that does not count for its side: between its name and why."""
 
 _WORST = ("error", "fail", "inconclusive", "pass")
 
@@ -38,7 +38,7 @@ class Judge:
         if run.stopped is not None or not verdicts:
             verdicts.append(_none(str(clause), sure, run.stopped or "there is no run"))
         worst = min(verdicts, key=lambda verdict: _WORST.index(verdict.verdict))
-        worst = msgspec.structs.replace(worst, notes=(*worst.notes, *(f"{LEFT_OUT}{why}" for why in run.left_out)))
+        worst = msgspec.structs.replace(worst, notes=(*worst.notes, *run.left_out))
         seen = estimate(clause, worst) if worst.verdict == "inconclusive" and self._inconclusive == "observed" else None
         ruling: str = worst.verdict if seen is None else "pass" if seen else "fail"
         return Check(

@@ -167,9 +167,9 @@ def _line(made: Record) -> str:
     target = "" if made["target"] is None else f"  [{made['target']}]"
     proven = "not proven: " if observed(made) else ""
     needs = needed(verdict) if made["ruling"] == "inconclusive" else None
-    left_out = sum(note.startswith(LEFT_OUT) for note in verdict.notes)
+    left_out = sum(LEFT_OUT in note for note in verdict.notes)
     more = [f"needs {needs}"] if needs else []
-    more += [f"{left_out} invalid {'run' if left_out == 1 else 'runs'} left out"] if left_out else []
+    more += [f"{left_out} {'run' if left_out == 1 else 'runs'} left out"] if left_out else []
     return "; ".join([f"{made['clause']}{target}  {proven}{verdict.says}", *more])
 
 

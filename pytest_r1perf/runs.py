@@ -136,18 +136,18 @@ _KILLED = "killed by a third Ctrl-C; `r1perf recover` completes what it wrote in
 
 def _valid(made: Recordings) -> Side:
     """Leave out what is invalid; raises Unmeasured where nothing is left, or where a run did not come to its end."""
-    left_out = {}
+    invalid = {}
     for folder, document in made:
         if document.status != "finished":
             raise Unmeasured(_unfinished(folder, document), target=document.target, folder=folder)
         if not document.validity.valid:
-            why = "; ".join(document.validity.reasons)
-            left_out[folder] = f"{folder.name} is invalid, so it says nothing on {document.target}: {why}"
-    folders = tuple(folder for folder, _ in made if folder not in left_out)
-    if left_out and not folders:
+            invalid[folder] = "; ".join(document.validity.reasons)
+    folders = tuple(folder for folder, _ in made if folder not in invalid)
+    if invalid and not folders:
         folder, document = made[-1]
-        raise Unmeasured("\n".join(left_out.values()), target=document.target, folder=folder)
-    return Side(folders, left_out=tuple(left_out.values()))
+        says = (f"{folder.name} is invalid, so it says nothing on {document.target}: {why}" for folder, why in invalid.items())
+        raise Unmeasured("\n".join(says), target=document.target, folder=folder)
+    return Side(folders, left_out=tuple(f"{folder.name} was left out: it is invalid ({why})" for folder, why in invalid.items()))
 
 
 def _unfinished(folder: Path, document: Document) -> str:

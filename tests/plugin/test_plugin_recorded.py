@@ -261,11 +261,22 @@ def test_an_invalid_run_of_several_is_left_out_and_said(project):
     project.tests('@pytest.mark.r1_recorded("runs")' + ONE)
     result = project.judge("--r1-json", "out.json")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["ok    p95(ttft) < 800ms*; 1 invalid run left out"])
+    result.stdout.fnmatch_lines(["ok    p95(ttft) < 800ms*; 1 run left out"])
     notes = project.json("out.json")["verdicts"][0]["verdict"]["notes"]
-    assert notes[-1] == "left out: a1 is invalid, so it says nothing on vllm: requests were sent late"
+    assert notes[-1] == "a1 was left out: it is invalid (requests were sent late)"
     change(project.path / "runs" / "a0", validity={"valid": False, "reasons": ["requests were sent late"]})
     project.judge().assert_outcomes(errors=1)
+
+
+def test_of_the_baseline_s_runs_it_is_said_too(sides):
+    project = sides(100)
+    change(project.path / "base" / "b0", validity={"valid": False, "reasons": ["requests were sent late"]})
+    change(project.path / "base" / "b1", name="aime")
+    project.record("../base/b3", ttft_ms=104)
+    project.tests('@pytest.mark.r1_sla("p95(ttft) < baseline +10%")\ndef test_it(): ...')
+    result = project.judge("--r1-run", "now", "--r1-baseline", "base")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["ok    p95(ttft) < baseline +10%*3 runs against 2 runs); 2 runs left out"])
 
 
 def test_an_archive_is_read_once_for_all_clauses(project, monkeypatch):
