@@ -128,17 +128,17 @@ def closed_rows(
         if stage.end_ns is not None:
             seconds = (stage.end_ns - stage.start_ns) / 1e9
         else:
-            counted = ((group.conversations or 0) * cycle / group.count for group, cycle in groups)
+            counted = ((g.conversations or 0) * cycle / g.count + g.ramp_up_ns / 1e9 * (g.count - 1) for g, cycle in groups)
             seconds = opened[stage.name] if stage.name in opened else max(counted, default=0.0)
         for name, need in wanted.items():
             conversations = requests = sessions = answers = 0.0
             for group, cycle in groups:
                 share = 1.0 if group.workload == name else weights[name] / whole if group.workload is None else 0.0
-                started, least = _started(group, stage, seconds, cycle)
+                started, least, sat = _started(group, stage, seconds, cycle)
                 conversations += max(started, least) * share
                 requests += max(started * need.turns, least) * share
                 answers += started * need.turns * share
-                sessions += group.count * share * lasts_s(need, speed, thinking=False) / cycle
+                sessions += sat * share * lasts_s(need, speed, thinking=False) / cycle
             if conversations and seconds:
                 yield Row(
                     stage=stage.name, judged=stage.judged, workload=name, seconds=seconds, conversations=conversations,
@@ -147,13 +147,23 @@ def closed_rows(
                 )  # fmt: skip
 
 
-def _started(group: Sessions, stage: Stage, seconds: float, cycle: float) -> tuple[float, float]:
-    """Return how many conversations sessions start in a stage, and at least: each one in the stage in which the session itself starts."""
+def _started(group: Sessions, stage: Stage, seconds: float, cycle: float) -> tuple[float, float, int]:
+    """Return how many conversations sessions start in a stage, at least how many, and how many sessions are at work at its end.
+
+    However long an answer takes, every session starts a conversation in the stage in which it starts itself.
+    """
     most = math.inf if group.conversations is None else group.conversations
     begin = max(0.0, (stage.start_ns - group.start_ns) / 1e9)
     end = begin + seconds if group.end_ns is None else min(begin + seconds, (group.end_ns - group.start_ns) / 1e9)
-    before, after = (min(most, group.count * at / cycle) for at in (begin, end))
-    return max(0.0, after - before), min(group.count, most) if group.stage == stage.index else 0.0
+    (before, sat_before), (after, sat) = (_by(group, at, cycle) for at in (begin, end))
+    return max(0.0, min(most, after) - min(most, before)), min(sat - sat_before, most), sat
+
+
+def _by(group: Sessions, at: float, cycle: float) -> tuple[float, int]:
+    """Return how many conversations have started so many seconds after the first session, and how many sessions; these start apart."""
+    apart = group.ramp_up_ns / 1e9
+    sat = min(group.count, math.ceil(at / apart)) if apart else group.count * (at > 0)
+    return (sat * at - apart * sat * (sat - 1) / 2) / cycle, sat
 
 
 def _in(group: Sessions, stage: Stage, plan: Plan) -> bool:

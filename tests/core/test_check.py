@@ -72,18 +72,18 @@ def test_later_turns_come_in_the_stage_of_their_time():
 
 
 def test_closed_sessions_are_estimated():
-    (row,) = checked(arrivals={"kind": "closed", "sessions": 8, "think_time": "9s"}).rows
+    (row,) = checked(arrivals={"kind": "closed", "sessions": 8, "think_time": "9s", "ramp_up": "0s"}).rows
     assert (row.exact, row.conversations, row.requests_per_s, row.in_flight) == (False, 40.0, 0.4, pytest.approx(4.4))
 
 
 def test_every_closed_session_sends_a_request_however_long_answers_take():
-    (row,) = checked(arrivals={"kind": "closed", "sessions": 8, "think_time": "9s"}, duration="5s").rows
+    (row,) = checked(arrivals={"kind": "closed", "sessions": 8, "think_time": "9s", "ramp_up": "0s"}, duration="5s").rows
     assert (row.conversations, row.requests, row.requests_per_s) == (8, 8, 1.6)
     assert row.output_tokens_per_s == pytest.approx(8 * 200 / 20)  # as many as they bring, whatever has been asked for
 
 
 def test_closed_stages_by_requests_last_as_long_as_they_take():
-    parts = [{"kind": "closed", "sessions": n, "requests": 80} for n in (1, 8)]
+    parts = [{"kind": "closed", "sessions": n, "requests": 80, "ramp_up": "0s"} for n in (1, 8)]
     raw = {key: value for key, value in RAW.items() if key != "duration"} | {"arrivals": {"kind": "stages", "stages": parts}}
     scenario = load(raw)
     made = check(scenario, {"w": Items()}, scenario.plan({"w": Items()}), Speed())

@@ -187,8 +187,29 @@ def test_cooldown_goes_on_at_the_last_rate_that_was_reached(folder):
     assert sent == {("w", "constant"): 4, ("w", "cooldown"): 8}
 
 
+TOGETHER = CLOSED | {"ramp_up": "0s"}
+
+
+@pytest.mark.parametrize(
+    ("closed", "keys"),
+    [
+        pytest.param({"sessions": 400, "ramp_up": "50ms"}, {"duration": "5s"}, id="longer than the run"),
+        pytest.param({"sessions": 50, "ramp_up": "50ms"}, {"duration": "5s", "warmup": "1s"}, id="into the window"),
+        pytest.param({"sessions": 50, "ramp_up": "50ms", "requests": 2000}, {}, id="until so many requests"),
+    ],
+)
+def test_check_shows_that_sessions_start_one_after_the_other(folder, closed, keys):
+    scenario, items, plan = planned(folder, {"kind": "closed"} | closed, [], **keys)
+    sent, lengths = ran(scenario, items, plan)
+    rows = shown(scenario, items, plan)
+    assert {key: row.requests for key, row in rows.items()} == {key: pytest.approx(n, rel=0.05) for key, n in sent.items()}
+    assert {row.stage: row.seconds for row in rows.values()} == {
+        row.stage: pytest.approx(lengths[row.stage], rel=0.05) for row in rows.values()
+    }
+
+
 def test_check_shows_sessions_that_end_before_their_stage_for_their_own_time(folder):
-    scenario, items, plan = planned(folder, CONSTANT, [CLOSED | {"duration": "3s"}], duration="9s")
+    scenario, items, plan = planned(folder, CONSTANT, [TOGETHER | {"duration": "3s"}], duration="9s")
     row = shown(scenario, items, plan)["o0", "constant"]
     assert (row.seconds, row.requests, row.requests_per_s, row.in_flight) == (
         9,
@@ -199,7 +220,7 @@ def test_check_shows_sessions_that_end_before_their_stage_for_their_own_time(fol
 
 
 def test_check_shows_a_number_of_requests_no_larger_than_there_is_time_for(folder):
-    scenario, items, plan = planned(folder, CLOSED, [], duration="5s", requests=1000)
+    scenario, items, plan = planned(folder, TOGETHER, [], duration="5s", requests=1000)
     (row,) = shown(scenario, items, plan).values()
     assert (row.seconds, row.conversations) == (5, pytest.approx(150))
 
