@@ -45,8 +45,8 @@ class Ready(msgspec.Struct, frozen=True):
 class Conversations:
     """Holds a shard's conversations; nothing more is scheduled once `halt` is set.
 
-    `on_result` is told every result, in the order in which they were entered in the recorder; `on_limit` the sentence of
-    the hard limit that the next request could have passed.
+    `on_scheduled` is told every request when it becomes due, `on_result` every result, in the order in which they were entered in
+    the recorder; `on_limit` the sentence of the hard limit that the next request could have passed.
     """
 
     def __init__(
@@ -58,12 +58,13 @@ class Conversations:
         gate: Gate,
         budget: Budget,
         halt: Event,
+        on_scheduled: Callable[[Ticket], None],
         on_result: Callable[[Result], None],
         on_limit: Callable[[str], None],
     ) -> None:
         self._loop, self._sources, self._client, self._recorder = loop, sources, client, recorder
         self._gate, self._budget, self._halt = gate, budget, halt
-        self._on_result, self._on_limit = on_result, on_limit
+        self._on_scheduled, self._on_result, self._on_limit = on_scheduled, on_result, on_limit
 
     def ready(self, arrival: Arrival) -> Ready:
         """Choose an arrival's conversation and render its first call."""
@@ -137,6 +138,7 @@ class Conversations:
         """Send one scheduled request when there is a place in flight; it has exactly one outcome, whatever happens."""
         recorder = self._recorder
         recorder.count("scheduled", ticket.workload, ticket.stage)
+        self._on_scheduled(ticket)
         try:
             entered = self._gate.enter()
         except Cancelled:

@@ -2,11 +2,13 @@
 
 `requests.<worker>.jsonl` holds one result a line; `snapshots.<worker>` holds the encoded snapshots, each behind its length
 (4 bytes, big-endian). A record that was cut by a crash can only be the last one; readers leave it out and say so.
+`scheduled.<worker>.jsonl` holds one ticket a line while the worker lives: which requests a killed one had in flight.
 """
 
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +17,7 @@ from typing import Self
 import msgspec
 
 from r1perf import snapshot as snapshots
+from r1perf.client import Ticket
 from r1perf.errors import ArchiveError
 from r1perf.result import Result
 from r1perf.snapshot import Snapshot
@@ -24,6 +27,8 @@ _RECORD_LIMIT = 256 << 20  # a longer record is damage: a snapshot is some kilob
 
 _encode_result = msgspec.json.Encoder().encode
 _decode_result = msgspec.json.Decoder(Result).decode
+_encode_ticket = msgspec.json.Encoder().encode
+_decode_ticket = msgspec.json.Decoder(Ticket).decode
 
 Damage = Callable[[str], None]
 """Told, in one sentence, what a reader left out."""
@@ -37,6 +42,11 @@ def requests_path(folder: Path, worker: str) -> Path:
 def snapshots_path(folder: Path, worker: str) -> Path:
     """Name the file of a worker's snapshots."""
     return folder / f"snapshots.{worker}"
+
+
+def scheduled_path(folder: Path, worker: str) -> Path:
+    """Name the file of what a worker has scheduled."""
+    return folder / f"scheduled.{worker}.jsonl"
 
 
 class Appender:
@@ -100,6 +110,17 @@ class RequestsJournal(Appender):
         self.append(_encode_result(result) + b"\n")
 
 
+class ScheduledJournal(Appender):
+    """`scheduled.<worker>.jsonl`."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        super().__init__(scheduled_path(folder, worker))
+
+    def write(self, ticket: Ticket) -> None:
+        """Take one request that became due."""
+        self.append(_encode_ticket(ticket) + b"\n")
+
+
 class SnapshotsJournal(Appender):
     """`snapshots.<worker>`."""
 
@@ -112,27 +133,27 @@ class SnapshotsJournal(Appender):
 
 
 class Journals:
-    """A worker's two files, open to be written; raises ArchiveError where one cannot be opened."""
+    """A worker's files, open to be written; raises ArchiveError where one cannot be opened."""
 
     def __init__(self, folder: Path, worker: str) -> None:
-        self.requests = RequestsJournal(folder, worker)
-        try:
-            self.snapshots = SnapshotsJournal(folder, worker)
-        except ArchiveError:
-            self.requests.close()
-            raise
+        with ExitStack() as opened:
+            self.snapshots = opened.enter_context(SnapshotsJournal(folder, worker))
+            self.requests = opened.enter_context(RequestsJournal(folder, worker))
+            self.scheduled = opened.enter_context(ScheduledJournal(folder, worker))
+            self._opened = opened.pop_all()
 
     def flush(self) -> None:
-        """Hand what waits in either to the operating system; see `Appender`."""
-        self.requests.flush()
-        self.snapshots.flush()
+        """Hand what waits to the operating system, what a later one of the files counts on first; see `Appender`."""
+        try:
+            self.scheduled.flush()
+        finally:  # results are worth more
+            self.requests.flush()
+            self.snapshots.flush()
 
     def close(self) -> None:
-        """Flush and close both, whatever becomes of the first."""
-        try:
-            self.requests.close()
-        finally:
-            self.snapshots.close()
+        """Flush and close all, whatever becomes of one; where all is well, every request has its line, and what was scheduled goes."""
+        self._opened.close()
+        self.scheduled.path.unlink(missing_ok=True)
 
 
 def read_requests(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Result]:
@@ -151,6 +172,16 @@ def read_requests(path: Path, damage: Damage = lambda sentence: None) -> Iterato
                 continue
             seen.add(result.id)
             yield result
+
+
+def read_scheduled(path: Path) -> Iterator[Ticket]:
+    """Go through the requests that became due, in their order; a line that was cut is the last one, and is left out."""
+    with _opened(path) as file:
+        for line in file:
+            try:
+                yield _decode_ticket(line)
+            except msgspec.MsgspecError:
+                return
 
 
 def read_snapshots(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Snapshot]:

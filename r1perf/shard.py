@@ -7,6 +7,7 @@ ended and reports the snapshots that are on disk. Files are written on a thread,
 from collections.abc import Callable
 
 from r1perf import messages, snapshot
+from r1perf.client import Ticket
 from r1perf.errors import ArchiveError
 from r1perf.handover import Handover, Link
 from r1perf.health import Health
@@ -56,6 +57,7 @@ class Shard:
             seed=setup.seed,
             max_in_flight=setup.max_in_flight,
             budget=setup.budget,
+            on_scheduled=self._on_scheduled,
             on_result=self._on_result,
             on_limit=self.stop,
             seats=seats,
@@ -144,7 +146,11 @@ class Shard:
                 self._traffic.drained()
                 return
 
-    # --- Results ---
+    # --- Requests ---
+
+    def _on_scheduled(self, ticket: Ticket) -> None:
+        self._journals.scheduled.write(ticket)
+        self._unwritten.set()
 
     def _on_result(self, result: Result) -> None:
         self._journals.requests.write(result)

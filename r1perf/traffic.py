@@ -9,7 +9,7 @@ import msgspec
 
 from r1perf.backoff import Backoff
 from r1perf.budget import Budget
-from r1perf.client import Client
+from r1perf.client import Client, Ticket
 from r1perf.conversations import Conversations, Ready, Source
 from r1perf.dispatch import Gate, dispatch
 from r1perf.loop import Event, Loop, Task
@@ -42,9 +42,8 @@ class _Sender:
 class Traffic:
     """One worker's traffic. `run()` starts everything that is planned; `halt()` ends the starting, `cancel()` what runs.
 
-    `on_result` is told every result, in the order in which they were entered in the recorder; `on_limit` the sentence of
-    the hard limit that the next request could have passed (nothing is started any more then). With `seats` a session of the main
-    arrivals goes on while its seat is taken, and more seats than planned are more sessions.
+    `on_scheduled`, `on_result` and `on_limit` are those of `Conversations`; nothing is started any more once a limit was told. With
+    `seats` a session of the main arrivals goes on while its seat is taken, and more seats than planned are more sessions.
     """
 
     def __init__(
@@ -61,6 +60,7 @@ class Traffic:
         budget: Budget,
         on_result: Callable[[Result], None],
         on_limit: Callable[[str], None],
+        on_scheduled: Callable[[Ticket], None] = lambda ticket: None,
         seats: Seats | None = None,
     ) -> None:
         self._loop, self._plan, self._recorder, self._seed, self._on_limit = loop, plan, recorder, seed, on_limit
@@ -68,7 +68,7 @@ class Traffic:
         self._origins: dict[int | None, int] = {None: t0_ns}
         self._halt = loop.event()
         self._conversations = Conversations(
-            loop, sources, client, recorder, self.gate, budget, self._halt, on_result, self._limit
+            loop, sources, client, recorder, self.gate, budget, self._halt, on_scheduled, on_result, self._limit
         )
         self._turn = loop.event()  # the arrivals that are started now are to end: those of another rate begin, or none
         self._coming: deque[tuple[int, Iterator[Arrival]]] = deque()  # what comes after them, and when

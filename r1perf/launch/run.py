@@ -132,7 +132,7 @@ def _says(gone: Gone, log: Path) -> str:
 def _remove(folder: Path) -> None:
     """Remove the folder of a run that never began; a worker's log stays, and so does its folder."""
     for path in folder.iterdir():
-        if path.name.startswith(("requests.", "snapshots.")) and path.stat().st_size == 0:
+        if path.name.startswith(("requests.", "snapshots.", "scheduled.")) and path.stat().st_size == 0:
             path.unlink()
     if not any(folder.iterdir()):
         folder.rmdir()

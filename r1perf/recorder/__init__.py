@@ -319,11 +319,11 @@ class Recorder:
         if result.usage.input_tokens:
             began_ns = result.first_ns or result.last_ns or result.done_ns
             self.count("window_input_tokens", workload, self.timeline.at(began_ns), result.usage.input_tokens)
+            self.count("counted_first_chunks", workload, stage, int(result.first_ns is not None))
         if result.usage.output_tokens:
             chunks = result.chunks_by_stage or {self.timeline.at(result.last_ns or result.done_ns): 1}
             for stage, tokens in apportion(result.usage.output_tokens, chunks).items():
                 self.count("window_output_tokens", workload, stage, tokens)
-            self.count("counted_first_chunks", workload, stage, int(result.first_ns is not None))
             self.count("counted_chunks", workload, result.stage, result.chunks)
 
     def _warm_up(self) -> None:

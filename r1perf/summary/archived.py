@@ -7,8 +7,17 @@ from pathlib import Path
 
 import msgspec
 
+from r1perf.client import Ticket
 from r1perf.errors import ArchiveError
-from r1perf.journal import Damage, read_requests, read_snapshots, requests_path, snapshots_path
+from r1perf.journal import (
+    Damage,
+    read_requests,
+    read_scheduled,
+    read_snapshots,
+    requests_path,
+    scheduled_path,
+    snapshots_path,
+)
 from r1perf.recorder import Recorder
 from r1perf.result import CENSORED, FAILED, Outcome, Result
 from r1perf.schedule import Stage, stage_name
@@ -166,7 +175,7 @@ def workers(*folders: Path, known: Collection[str] = (), damage: Damage = lambda
 
 def recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage = lambda sentence: None) -> list[Snapshot]:
     """Merge what a worker has written and the summary does not hold yet; return the snapshots that were new."""
-    covered, last, merged = 0, None, []
+    covered, counted, last, merged = 0, 0, None, []
     done, well = Counter[str](), Counter[str]()  # by workload: whole conversations, requests that ended well
     path = snapshots_path(folder, worker)
     for snapshot in read_snapshots(path, damage) if path.exists() else ():
@@ -174,6 +183,7 @@ def recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage =
             merged.append(snapshot)
         for counter in snapshot.counters:
             covered += counter.n if counter.name.startswith("outcome.") else 0
+            counted += counter.n if counter.name == "scheduled" else 0
             done[counter.workload] += counter.n if counter.name == "conversations_done" else 0
         last = snapshot
     path, rest, several = requests_path(folder, worker), list[Result](), set[str]()
@@ -184,10 +194,12 @@ def recover_worker(summary: Summary, folder: Path, worker: str, damage: Damage =
             well[result.workload] += 1
         if result.turn:
             several.add(result.workload)
-    if rest:
+    path = scheduled_path(folder, worker)
+    due = _due(path, counted, rest) if path.exists() else [result for result in rest if _late(result, last, summary)]
+    if rest or due:
         # Conversations have one turn where each request that ended well was the end of one.
         single = {workload for workload, n in well.items() if n == done[workload]} - several
-        replayed = _replayed(summary, worker, rest, last, single)
+        replayed = _replayed(summary, worker, due, rest, last, single)
         if summary.merge(replayed):
             merged.append(replayed)
     return merged
@@ -197,26 +209,53 @@ def _well(result: Result) -> bool:
     return result.outcome not in FAILED and result.outcome not in CENSORED
 
 
-def _replayed(summary: Summary, worker: str, rest: Sequence[Result], last: Snapshot | None, single: Collection[str]) -> Snapshot:
-    """Make the snapshot that the worker did not live to make.
+def _due(path: Path, counted: int, rest: Sequence[Result]) -> list[Ticket | Result]:
+    """Return what became due after the last snapshot: snapshots count the first lines of the file, in its order."""
+    unseen = {result.id: result for result in rest}  # the file may end a moment before that of the results does
+    due = list[Ticket | Result]()
+    for n, ticket in enumerate(read_scheduled(path)):
+        unseen.pop(ticket.id, None)
+        if n >= counted:
+            due.append(ticket)
+    return [*due, *unseen.values()]
+
+
+def _late(result: Result, last: Snapshot | None, summary: Summary) -> bool:
+    """Tell whether an ended request became due after the last snapshot, by its time: where no file tells."""
+    return last is None or result.scheduled_ns >= _end_ns(last, summary)
+
+
+def _end_ns(last: Snapshot, summary: Summary) -> int:
+    return last.t0_ns + (last.k + 1) * summary.run.interval_ns
+
+
+def _replayed(
+    summary: Summary,
+    worker: str,
+    due: Sequence[Ticket | Result],
+    rest: Sequence[Result],
+    last: Snapshot | None,
+    single: Collection[str],
+) -> Snapshot:
+    """Make the snapshot that the worker did not live to make: requests that became `due` after its last one, and those that ended (`rest`).
 
     No line says how many turns its conversation has: those of the `single` workloads have one, others are not counted as done.
     """
     interval_ns = summary.run.interval_ns
-    t0_ns = last.t0_ns if last is not None else min(result.scheduled_ns for result in rest)
-    since_ns = t0_ns if last is None else t0_ns + (last.k + 1) * interval_ns
+    t0_ns = last.t0_ns if last is not None else min(each.scheduled_ns for each in (*due, *rest))
+    since_ns = t0_ns if last is None else _end_ns(last, summary)
     recorder = Recorder(worker, summary.stages, t0_ns, interval_ns)
     for stage, offset_ns in sorted(summary.ended.items(), key=lambda item: item[1]):
         follows = [known.index for known in summary.stages if known.index > stage and known.name != DRAIN]
         recorder.begin(follows[0] if follows else recorder.drain, t0_ns + offset_ns)
+    for each in due:
+        recorder.count("scheduled", each.workload, each.stage)
+        if not each.turn:
+            recorder.count("conversations", each.workload, each.stage)
     for result in rest:
-        if result.scheduled_ns >= since_ns:
-            recorder.count("scheduled", result.workload, result.stage)
-            if not result.turn:
-                recorder.count("conversations", result.workload, result.stage)
         if result.workload in single and _well(result):
             recorder.count("conversations_done", result.workload, result.stage)
         recorder.replay(result, since_ns)
-    end_ns = max(since_ns + 1, *(result.done_ns for result in rest))
+    end_ns = max(since_ns + 1, *(each.scheduled_ns for each in due), *(result.done_ns for result in rest))
     recorder.skip_to(-1 if last is None else last.k)
     return recorder.flip(min(end_ns, since_ns + interval_ns), wall_ns=min(end_ns - since_ns, interval_ns))

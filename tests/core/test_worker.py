@@ -1,9 +1,13 @@
 """One worker on virtual time, spoken to as its collector would: what it sends, when it ends, what is on disk."""
 
+import shutil
+
+import msgspec
 import pytest
 from fake_traffic import MS, T0, FakeClient, S, Talks
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from virtual_run import a_run
 
 from r1perf import clock, messages, snapshot
 from r1perf.arrivals import Closed, Constant
@@ -20,6 +24,8 @@ from r1perf.result import Outcome
 from r1perf.schedule import Share, plan
 from r1perf.setup import Setup
 from r1perf.source import WorkloadSource
+from r1perf.summary import ALL, Summary
+from r1perf.summary.archived import recover_worker
 from r1perf.target import Price, Target
 from r1perf.units import Duration, Rate
 from r1perf.worker import Worker
@@ -158,6 +164,35 @@ def test_late_and_lost_acknowledgements_lose_nothing_and_the_worker_ends(tmp_pat
     )
     assert isinstance(collector.sent[-1][1], messages.Done)
     assert sorted(collector.merged) == [one.k for one in read_snapshots(folder / "snapshots.0")]
+
+
+@settings(max_examples=30)
+@given(died_ms=st.integers(1, 3898), service_ms=st.integers(0, 2500), torn=st.booleans())
+def test_of_a_killed_worker_every_request_has_ended_or_is_lost(tmp_path_factory, died_ms, service_ms, torn):
+    """Also those that became due after its last snapshot, which nobody else knows of."""
+    left = tmp_path_factory.mktemp("left") / "run"
+    scheme = plan(ONE, Constant(rate=Rate(10.0)), seed=1, duration=Duration.seconds(4))
+
+    def meanwhile(worker, collector, sleep_ms):
+        sleep_ms(died_ms)
+        collector.loop.sleep_until(collector.loop.now_ns() + MS // 2)
+        shutil.copytree(folder, left)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        folder = tmp_path_factory.mktemp("worker")
+        client = worker_of(folder, monkeypatch)(scheme=scheme, client={"service_ms": service_ms}, meanwhile=meanwhile).client
+    assert not list(folder.glob("scheduled.*"))  # who ends in order leaves none behind
+    scheduled = left / "scheduled.0.jsonl"
+    if torn and scheduled.exists():
+        scheduled.write_bytes(scheduled.read_bytes() + b'{"id":"7')
+    summary = Summary(msgspec.structs.replace(a_run(), stages=scheme.stages, workloads=("w",)))
+    recover_worker(summary, left, "0")
+    lost = summary.lose("0")
+    due = [at_ms for _, at_ms in client.sent if at_ms <= died_ms]
+    ended = [at_ms for at_ms in due if at_ms + service_ms <= died_ms]
+    assert summary.outcomes() == {name: n for name, n in (("ok", len(ended)), ("lost", len(due) - len(ended))) if n}
+    assert lost == len(due) - len(ended)
+    assert summary.counter("scheduled", stage=ALL) == summary.counter("conversations", stage=ALL) == len(due)
 
 
 def test_a_slow_disk_delays_no_flip_and_loses_no_end_of_a_stage(work, monkeypatch, tmp_path):
