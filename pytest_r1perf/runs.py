@@ -123,10 +123,12 @@ def spent_by(document: Document, scenario: Scenario) -> Spent:
         if calibration is not None:  # its requests ask for one token each
             requests += calibration.requests
             cost += document.price.cost(calibration.input_tokens, 0, calibration.requests) or 0.0
-    if document.cost is not None:
-        cost += document.cost.usd
-    elif scenario.stop.cost is not None:
-        cost += scenario.stop.cost  # nobody knows what was billed
+    known = document.cost
+    if known is not None and not known.untold:
+        cost += known.usd or 0.0
+    else:  # nobody knows what was billed
+        bounds = (scenario.stop.cost, None if known is None else known.usd_most)
+        cost += min((bound for bound in bounds if bound is not None), default=0.0)
     return Spent(cost, requests)
 
 

@@ -74,6 +74,8 @@ COUNTERS: dict[str, str] = {
     "untold": "requests that were sent and not refused, and of which nobody told the input tokens",
     "untold_output_tokens": "output tokens of those, as far as they came: part of output_tokens",
     "untold_input_most": "input tokens of those at most: one for each byte of their prompts; not part of input_tokens",
+    "untold_output_most": "output tokens, at most, of those that were not streamed and of which nobody told these either",
+    "untold_unbounded": "requests among those of whose output nothing is known, not even a bound",
     "no_answer": "requests that ended well without an answer",
     "length_mismatch": "requests whose length was ordered and came out different",
     "reasoning_hidden": "requests whose reasoning was counted but not streamed",

@@ -312,6 +312,9 @@ class Recorder:
             self.count("untold", workload, stage)
             self.count("untold_output_tokens", workload, stage, result.usage.output_tokens or 0)
             self.count("untold_input_most", workload, stage, result.input_most or 0)
+            if not result.streamed and result.usage.output_tokens is None:  # of a stream, chunks are counted
+                most = result.length_ordered or result.output_most
+                self.count("untold_unbounded" if most is None else "untold_output_most", workload, stage, most or 1)
         if result.token_source is not None:
             self.count(f"tokens_from_{result.token_source}", workload, stage)
         if result.usage.input_tokens and result.usage.cached_tokens is not None:

@@ -200,18 +200,13 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
     untold = document.counters.get("untold", 0)
     if untold:
         yield Text(
-            f"input tokens of {plural(untold, 'request')} nobody told: they are not in the rates of input and total tokens",
+            f"nobody told the input tokens of {plural(untold, 'request')}: they are not in the rates of input and total tokens",
             style="yellow",
         )
     for workload in document.workloads:
         yield from accuracy_lines(workload)
     if document.cost:
-        cost = document.cost
-        basis = "GPU hours" if cost.basis == "gpu_hours" else "token prices"
-        yield Text(
-            f"cost: {money(cost.usd)} by {basis}, {money(cost.usd_per_1m_output_tokens)} per 1M output tokens, "
-            f"{money(cost.usd_per_request)} a request{_without_input(cost)}"
-        )
+        yield Text(f"cost: {_cost(document.cost)}")
     delay = rows.get(("schedule_delay", None, None))
     if delay:
         p50, p99, most = (_shown(delay, value) for value in (delay.p50, delay.p99, delay.max))
@@ -227,11 +222,16 @@ def _closing(document: Document, rows: dict[tuple[str, str | None, str | None], 
         yield Text(f"INVALID: {reason}", style="bold red")
 
 
-def _without_input(cost: Cost) -> str:
-    """Say what the cost leaves out."""
+def _cost(cost: Cost) -> str:
+    """Say what the run cost, and between what and what where nobody told all tokens."""
+    basis = "GPU hours" if cost.basis == "gpu_hours" else "token prices"
+    per_1m = f"{money(cost.usd_per_1m_output_tokens)} per 1M output tokens"
     if not cost.untold:
-        return ""
-    return f"; without the input of {plural(cost.untold, 'request')}: {money(cost.usd_most)} with it at most, per 1M output tokens of the others alone"
+        return f"{money(cost.usd)} by {basis}, {per_1m}, {money(cost.usd_per_request)} a request"
+    most = "with no bound" if cost.usd_most is None else f"{money(cost.usd_most)} at most"
+    least = "not known" if cost.usd is None else f"{money(cost.usd)} at least"
+    others = f"; of the others {per_1m}" if cost.usd_per_1m_output_tokens is not None else ""
+    return f"{least}, {most}, by {basis}: nobody told all tokens of {plural(cost.untold, 'request')}{others}"
 
 
 def _stationary(stage: StageRow) -> Iterator[Text]:

@@ -22,7 +22,11 @@ from r1perf.simulator.profiles import PROFILES
 @click.option("--speed", default=1.0, show_default=True, help="How many times as fast as the profile the engine is.")
 @click.option("--seed", default=0, show_default=True, help="Seed of lengths, noise and faults.")
 @click.option(
-    "--fault", "faults", multiple=True, metavar="NAME[:ARG][@TOKEN]=RATE", help=f"A fault at random; repeatable: {', '.join(KINDS)}."
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="NAME[:ARG][@TOKEN]=RATE",
+    help=f"A fault at random; repeatable: {', '.join(KINDS)}.",
 )
 @click.option("--accuracy", type=float, help="Share of right answers where the request tells the right one.")
 @click.option("--tokens-per-chunk", type=int, help="Tokens that one decode step gives a stream.")

@@ -14,6 +14,9 @@ from r1perf.summary.merged import FIRST_CHUNKS
 Row = tuple[float, float]
 """Numerator and denominator of one interval."""
 
+ENDLESS = 10**15
+"""More output tokens than any answer has: of one without a bound."""
+
 Spans = Sequence[tuple[int, float]]
 """The judged intervals, each with how many seconds of it are judged."""
 
@@ -53,18 +56,18 @@ def untold(summary: Summary, aggregate: Throughput | Cost, workload: str | None,
     """Return how many requests there are whose input tokens nobody told and are missing in the ratio, and what they can add to it.
 
     Each may have had from none to one a byte of its prompt, all cached or none; between these the ratio is monotone, so these are its ends.
-    Output counts as it came. What was scheduled before a window may have begun in it, so a throughput looks at all stages.
+    Output of a stream counts as it came; what was not streamed may have had none, or as much as its bound. What was scheduled before a window may have begun in it, so a throughput looks at all stages.
     """
     by_tokens = isinstance(aggregate, Cost) and _by_tokens(summary)
     if not (_needs_input(summary, aggregate) if by_tokens else aggregate.of in ("input_tokens", "total_tokens")):
         return 0, ()
-    n, output, most = (
+    n, output, most, more, unbounded = (
         sum(
             tokens
             for (c, w, s), tokens in summary.counters.items()
             if c == name and workload in (None, w) and (s in stages or not by_tokens)
         )
-        for name in ("untold", "untold_output_tokens", "untold_input_most")
+        for name in ("untold", "untold_output_tokens", "untold_input_most", "untold_output_most", "untold_unbounded")
     )
     if not n:
         return 0, ()
@@ -72,8 +75,10 @@ def untold(summary: Summary, aggregate: Throughput | Cost, workload: str | None,
         return n, ((float(most), 0.0),)
     if not by_tokens:
         return n, ((0.0, most / 1e6),)
+    outputs = {output, output + more + (ENDLESS if unbounded else 0)}
     return n, tuple(
-        (summary.run.price.cost(given, cached, output) or 0.0, _of(aggregate, given, output) / 1e6)
+        (summary.run.price.cost(given, cached, produced) or 0.0, _of(aggregate, given, produced) / 1e6)
+        for produced in sorted(outputs)
         for given, cached in ((0, 0), (most, 0), (most, most))
     )
 

@@ -36,12 +36,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the run cost, in USD. `basis` says how it was computed: from tokens, or from GPUs and hours.
 
     `usd` covers the whole run; `usd_per_1m_output_tokens` the judged window (GPU hours), or the requests that were scheduled
-    in it and whose input tokens are known (token prices). The input of `untold` requests is not in `usd`; it would make it
-    `usd_most` at most.
+    in it and whose input tokens are known (token prices). What nobody told of `untold` requests is not in `usd`, which is a least
+    then, or absent where nobody told anything; it would make it `usd_most` at most, absent where nothing bounds it.
     """
 
     basis: str
-    usd: float
+    usd: float | None = None
     usd_per_1m_output_tokens: float | None = None
     usd_per_request: float | None = None
     usd_most: float | None = None
@@ -115,9 +115,13 @@ def cost(summary: Summary) -> Cost | None:
     if price.input_per_1m is not None or price.output_per_1m is not None:
         usd = _token_cost(summary, ALL)
         left_out = 0
-        if price.input_costs and (untold := summary.counter("untold", stage=ALL)):
-            given = summary.counter("untold_input_most", stage=ALL)
-            most = usd + max(price.cost(given, 0, 0) or 0.0, price.cost(given, given, 0) or 0.0)
+        given, produced = (summary.counter(f"untold_{of}_most", stage=ALL) for of in ("input", "output"))
+        unbounded = summary.counter("untold_unbounded", stage=ALL)
+        if price.input_costs or produced or unbounded:
+            untold = summary.counter("untold", stage=ALL)
+        if untold:
+            if not unbounded:
+                most = usd + max(price.cost(given, cached, produced) or 0.0 for cached in (0, given))
             left_out = summary.counter("untold_output_tokens")
         tokens = summary.counter("output_tokens") - left_out
         per_1m = _token_cost(summary, None, left_out) / tokens * 1e6 if tokens else None
@@ -125,16 +129,21 @@ def cost(summary: Summary) -> Cost | None:
     elif price.gpu_hour is not None and gpus:
         usd = price.gpu_hour * gpus * summary.covered_ns / 3.6e12
         window_ns = sum(end - begin for begin, end in summary.windows())
-        produced = came(summary, "window_output_tokens")
-        per_1m = price.gpu_hour * gpus * window_ns / 3.6e12 / produced * 1e6 if produced else None
+        came_out = came(summary, "window_output_tokens")
+        per_1m = price.gpu_hour * gpus * window_ns / 3.6e12 / came_out * 1e6 if came_out else None
         basis = "gpu_hours"
     else:
         return None
     completed = summary.counter("completed", stage=ALL)
+    known = usd if usd or not untold else None
     return Cost(
-        basis=basis, usd=usd, usd_per_1m_output_tokens=per_1m, usd_per_request=usd / completed if completed else None,
-        usd_most=most, untold=untold or None,
-    )  # fmt: skip
+        basis=basis,
+        usd=known,
+        usd_per_1m_output_tokens=per_1m,
+        usd_per_request=known / completed if completed and known is not None else None,
+        usd_most=most,
+        untold=untold or None,
+    )
 
 
 def little(summary: Summary) -> Little | None:

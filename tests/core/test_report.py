@@ -144,17 +144,25 @@ def test_an_invalid_run_says_so_once_a_reason():
 
 CLOSING = {
     "cost": (
-        lambda: document(summary()),
-        r"cost: \$0\.0\d+ by token prices, \$\d\.\d\d per 1M output tokens, \$0\.000\d+ a request",
+        lambda: document(untold(untold=0, untold_output_tokens=0)),
+        r"cost: \$0\.549 by token prices, \$2\.75 per 1M output tokens, \$0\.549 a request\n",
     ),
     "gpu-hours": (lambda: document(summary(price=Price(gpu_hour=2.0))), r"cost: \$0\.444 by GPU hours, "),
     "untold": (
         lambda: document(untold()),
         (
-            r"input tokens of 4 requests nobody told: they are not in the rates of input and total tokens\n"
-            r"cost: \$0\.549 by token prices, \$3\.02 per 1M output tokens, \$0\.549 a request; without the input of 4 requests: \$3\.30 with it at "
-            r"most, per 1M output tokens of the others alone\n"
+            r"nobody told the input tokens of 4 requests: they are not in the rates of input and total tokens\n"
+            r"cost: \$0\.549 at least, \$3\.30 at most, by token prices: nobody told all tokens of 4 requests; of the others \$3\.02 per 1M output "
+            r"tokens\n"
         ),
+    ),
+    "untold, output too": (
+        lambda: document(untold(output_tokens=0, untold_output_tokens=0, input_tokens=0, untold_output_most=1_000_000)),
+        r"cost: not known, \$5\.22 at most, by token prices: nobody told all tokens of 4 requests\n",
+    ),
+    "untold, and not bounded": (
+        lambda: document(untold(untold_unbounded=1)),
+        r"cost: \$0\.549 at least, with no bound, by token prices: nobody told all tokens of 4 requests; of the others \$3\.02 per 1M",
     ),
     "sources": (lambda: document(summary()), r"tokens were counted by: server \(\d+\)"),
     "delay": (lambda: document(summary()), r"schedule delay: p50 0\.\d\d ms, p99 0\.\d\d ms, max 0\.40 ms"),
@@ -192,11 +200,11 @@ def prompted():
     return merged
 
 
-def untold():
+def untold(**more):
     """A request of 100,000 tokens in and 100,000 out; four of 100,000 out together, and of 5 MB of prompts."""
     merged = Summary(a_run(price=Price(input_per_1m=0.55, output_per_1m=2.47)))
     numbers = {"completed": 1, "input_tokens": 100_000, "output_tokens": 200_000}
-    numbers |= {"untold": 4, "untold_output_tokens": 100_000, "untold_input_most": 5_000_000}
+    numbers |= {"untold": 4, "untold_output_tokens": 100_000, "untold_input_most": 5_000_000} | more
     extra = [Counter(name, "aime", 2, n) for name, n in numbers.items()]
     merged.merge(msgspec.structs.replace(snapshots()[-1], counters=extra, series=[]))
     return merged

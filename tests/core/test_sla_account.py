@@ -214,6 +214,23 @@ class TestCost:
         assert (made.evidence(0).untold, made.evidence(0).untold_ends) == (0, ())
         assert (cost(made.summary).untold, cost(made.summary).usd_most) == (None, None)
 
+    def test_output_that_was_not_streamed_and_nobody_told_is_bounded_by_what_was_asked_for(self):
+        """511.8 USD of those that told; two of at most 2,000 bytes and 100 tokens cost up to 2 * (1,100 + 219) more, in 220 tokens."""
+        silent = {"streamed": False, "first_ns": None, "usage": Usage(), "input_most": 2000}
+        made = untold(Outcome.OK, **silent, output_most=100)
+        ends = made.evidence(0).untold_ends
+        most = (2 * 2000 * 0.55 + 200 * 2.19) / 1e6
+        assert [millions for _, millions in ends] == pytest.approx([0, 0, 0, 200e-6, 200e-6, 200e-6])
+        assert max(usd for usd, _ in ends) == pytest.approx(most)
+        assert (cost(made.summary).untold, cost(made.summary).usd_most) == (2, pytest.approx(2 * 255.9e-6 + most))
+        ordered = untold(Outcome.OK, **silent, length_ordered=70, output_most=100)
+        assert ordered.evidence(0).untold_ends[-1][1] == pytest.approx(140e-6)
+        endless = untold(Outcome.OK, **silent)
+        assert cost(endless.summary).usd_most is None
+        assert max(usd / millions for usd, millions in endless.evidence(0).untold_ends if millions) == pytest.approx(2.19)
+        only = untold(Outcome.OK, **silent, output_most=100, price=Price(output_per_1m=2.0))
+        assert (cost(only.summary).untold, cost(only.summary).usd_most) == (2, pytest.approx(220 * 2.0 / 1e6))
+
     def test_where_input_costs_nothing_all_output_counts(self):
         made = untold(Outcome.TIMEOUT, usage=Usage(output_tokens=7), input_most=2000, price=Price(output_per_1m=2.0))
         assert totals(made.evidence(0)) == pytest.approx((68e-6, 34e-6))

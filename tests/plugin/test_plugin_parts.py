@@ -256,8 +256,11 @@ def priced():
         ({"cost": Cost(basis="tokens", usd=2.5), "workloads": [Prompting(calibration=Calibration(requests=4, input_tokens=10**6))]},
          Spent(2.5 + 1.0 + 4.0, 11)),
         ({"cost": None}, Spent(9.0, 7)),
+        ({"cost": Cost(basis="tokens", usd=2.5, untold=3, usd_most=4.0)}, Spent(4.0, 7)),
+        ({"cost": Cost(basis="tokens", usd=2.5, untold=3, usd_most=400.0)}, Spent(9.0, 7)),
+        ({"cost": Cost(basis="tokens", untold=3)}, Spent(9.0, 7)),
     ],
-    ids=["told", "calibrated", "unknown"],
+    ids=["told", "calibrated", "unknown", "at most", "at most what the limit let through", "not bounded"],
 )  # fmt: skip
 def test_what_a_run_took(tmp_path, priced, changes, spent):
     document = read_document(archive(tmp_path / "one", n=20))
