@@ -16,6 +16,10 @@ CHUNKS = {
 """Counters of tokens: with which chunks they come, and the chunks of requests that have told their tokens, at their end."""
 
 
+LEAST_FLIPS = 30
+"""From fewer levels no mean of what was in flight is taken: nobody counted within the first and the last interval, a thirtieth of the run each."""
+
+
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Throughput over `seconds`. Tokens are absent where no request told how many it had.
 
@@ -147,12 +151,21 @@ def cost(summary: Summary) -> Cost | None:
 
 
 def little(summary: Summary) -> Little | None:
-    """Return both sides of Little's law; None before anything was in flight, and of a part: what ends in it began before it."""
-    levels = summary.levels((summary.since_ns, summary.elapsed_ns + summary.run.interval_ns))
+    """Return both sides of Little's law; None under `LEAST_FLIPS`, and of a part: what ends in it began before it.
+
+    Between two flips requests in flight are taken to change evenly; the last flip comes when the last request has ended.
+    """
+    interval_ns = summary.run.interval_ns
+    levels = summary.levels((summary.since_ns, summary.elapsed_ns + interval_ns))
     busy_ns = summary.counter("busy_ns", stage=ALL)
-    if not levels or not busy_ns or summary.per_chunk is not None:
+    if len(levels) < LEAST_FLIPS or not busy_ns or summary.per_chunk is not None:
         return None
-    return Little(in_flight_mean=sum(levels) / len(levels), from_residence=busy_ns / summary.covered_ns)
+    ends_ns = [min((n + 1) * interval_ns, summary.covered_ns) for n in range(len(levels))]
+    area = sum(
+        (before + level) / 2 * (end_ns - begin_ns)
+        for before, level, begin_ns, end_ns in zip([0, *levels], levels, [0, *ends_ns], ends_ns, strict=False)
+    )
+    return Little(in_flight_mean=area / summary.covered_ns, from_residence=busy_ns / summary.covered_ns)
 
 
 def _token_cost(summary: Summary, stage: int | None, left_out: int = 0) -> float:

@@ -242,7 +242,17 @@ def test_littles_law_holds_over_a_whole_run():
     answers = [Answer(workload="chat", at_ns=n * S // 10 + 1, ttft_ns=S, gap_ns=S // 10, chunks=11) for n in range(300)]
     found = little(merged(*play(answers, seconds=40)))
     assert found.from_residence == 300 * 2 / 40
-    assert found.in_flight_mean == pytest.approx(15.0, abs=0.1)
+    assert found.in_flight_mean == pytest.approx(15.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(30, (2.97, 2.9)), (29, None)], ids=["enough flips", "too few"])
+def test_levels_at_flips_stand_for_what_is_between_them(seconds, expected):
+    """Three sessions that answer in 0.9 s until 29.7 s: 3 in flight nearly all the time, none when it begins and ends."""
+    answers = [
+        Answer(workload="chat", at_ns=n * 900 * MS + 1, ttft_ns=100 * MS, gap_ns=800 * MS, chunks=2) for n in range(33)
+    ] * 3
+    found = little(merged(*play(answers, seconds=30)[:seconds]))
+    assert (found and (found.from_residence, found.in_flight_mean)) == (expected and pytest.approx(expected))
 
 
 # --- The last seconds ---
