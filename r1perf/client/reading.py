@@ -14,8 +14,8 @@ from r1perf.result import Result, Stream, Usage
 _REASONING, _ANSWER = Kind.REASONING, Kind.ANSWER
 
 
-MOST_TOKENS = 2**53
-"""More tokens than this no answer has."""
+COUNT_MOST = 2**53
+"""More tokens than this no server can have counted: it has told nonsense."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ def _usage(said: Usage | None, chunks: int) -> tuple[Usage, str | None]:
     """
     if said is not None:
         told = msgspec.structs.asdict(said)
-        said = Usage(**{name: n if n is not None and 0 <= n <= MOST_TOKENS else None for name, n in told.items()})
+        said = Usage(**{name: n if n is not None and 0 <= n <= COUNT_MOST else None for name, n in told.items()})
     if said is not None and said.output_tokens is not None:
         return said, "server"
     if not chunks:
