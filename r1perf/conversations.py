@@ -76,7 +76,9 @@ class Conversations:
     def hold(
         self, arrival: Arrival, stage: int, scheduled_ns: int, ready: Ready, on_last: Callable[[], None] | None
     ) -> Result | None:
-        """Hold one conversation; return its last result, or None where nothing of it was scheduled or a limit ended it.
+        """Hold one conversation; return its last result, or None where nothing of it was scheduled or something else ended it.
+
+        That is the window's end, behind which its next turn would be due, a limit or a halt: nobody begins another one then.
 
         `on_last` is called, once or more, when it schedules no more; None where nobody waits for that.
         """
@@ -91,14 +93,13 @@ class Conversations:
                     call = source.call(ready.conversation, turn, tuple(messages))
                     prepared = self._client.prepare(call)
                     due_ns = result.done_ns + turn.think_time_ns
+                    if self._may_start(due_ns):
+                        self._halt.wait(due_ns)  # or until halted: nobody is waited for who only rests
                     if not self._may_start(due_ns):
-                        break
-                    self._halt.wait(due_ns)  # or until halted: nobody is waited for who only rests
-                    if not self._may_start(due_ns):
-                        break
+                        return None
                     stage = self._recorder.timeline.at(due_ns)
                 if self._halt.is_set():  # between an arrival's start and its conversation's: it was never scheduled
-                    break
+                    return None
                 hold = self._budget.reserve(call)
                 if isinstance(hold, str):
                     self._on_limit(hold)
@@ -118,8 +119,7 @@ class Conversations:
                     return result
                 answer = turn.recorded_answer if turn.recorded_answer is not None else reply.answer or ""
                 messages += [Message("user", turn.text), Message("assistant", answer)]
-            else:
-                well = True
+            well = True
             return result
         finally:
             if on_last is not None:
