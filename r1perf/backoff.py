@@ -21,6 +21,11 @@ class Backoff:
         self._failed: Result | None = None  # after which it pauses now
         self._until_ns = 0
 
+    @property
+    def pauses(self) -> bool:
+        """Tell whether a pause goes on that was not counted yet."""
+        return self._failed is not None
+
     def after(self, result: Result) -> int:
         """Return until when to pause after a request; 0 where it did not fail."""
         if result.outcome not in FAILED:

@@ -250,11 +250,11 @@ class Traffic:
             # What waits for an answer is due when it is ready: rendering the next prompt is not the server's delay.
             due_ns = max(due_ns, self._loop.now_ns()) if n else due_ns
             if end_ns is not None and due_ns >= end_ns:
-                backoff.over(end_ns, stage)  # nobody waits for a session that will start nothing more
+                sender.ends()  # nobody waits for a session that will start nothing more
+                if backoff.pauses:
+                    self._wait(backoff, stage, left, end_ns)
                 return
-            gone = left.wait(due_ns)
-            backoff.over(self._loop.now_ns(), stage)
-            if gone:
+            if self._wait(backoff, stage, left, due_ns):
                 return
             stage = self._recorder.timeline.at(due_ns)
             n += 1
@@ -264,3 +264,10 @@ class Traffic:
             if result is None:
                 return
             due_ns = max(result.done_ns + group.think_time_ns, backoff.after(result))
+
+    def _wait(self, backoff: Backoff, stage: int, cut: Event, until_ns: int) -> bool:
+        """Wait until then; return whether it was cut short. A pause counts when it is over: nobody knows before how long it lasts."""
+        try:
+            return cut.wait(until_ns)
+        finally:
+            backoff.over(min(self._loop.now_ns(), until_ns), stage)

@@ -82,6 +82,25 @@ def closed(sessions, **more):
     return Closed(sessions=sessions, **more)
 
 
+@pytest.mark.parametrize(
+    ("think_ms", "sent"),
+    [
+        pytest.param(5000, {0: 2}, id="longer than the window"),
+        pytest.param(800, {0: 2, 900: 2}, id="past its end after a turn"),
+        pytest.param(400, {0: 2, 500: 2, 1000: 2, 1100: 2, 1600: 2}, id="a conversation more"),
+    ],
+)
+def test_a_session_that_thinks_past_the_window_begins_nothing_more(think_ms, sent):
+    """It began one conversation after the other without a pause, each of one turn, until the window was over."""
+    ran = drive(
+        closed(2, ramp_up=Duration(0)),
+        duration=Duration.seconds(1.7),
+        talks=Talks(3, think_ms=think_ms),
+        client={"service_ms": 100},
+    )
+    assert Counter(at for _, at in ran.client.sent) == sent
+
+
 def test_open_loop_sends_on_time_while_answers_take_forever():
     ran = drive(constant(), duration=Duration.seconds(1), client={"service_ms": 60_000})
     assert [at for _, at in ran.client.sent] == [100.0 * n for n in range(10)]
@@ -218,25 +237,25 @@ def test_a_closed_session_waits_as_long_as_the_server_asks():
 
 
 @pytest.mark.parametrize(
-    ("halt_ms", "paused_ms"),
+    ("seconds", "retry_after_s", "ends", "paused_ms", "ended_ms"),
     [
-        pytest.param(None, 2 * 4900, id="the window ends before the pause"),
-        pytest.param(2100, 2 * 2000, id="the run is halted within the pause"),
+        pytest.param(5, 3600, {}, 2 * 4900, 5000, id="the window ends before the pause"),
+        pytest.param(60, 30, {"halt_ms": 2100}, 2 * 2000, 2100, id="the run is halted within the pause"),
+        pytest.param(60, 100, {"halt_ms": 5000}, 2 * 4900, 5000, id="halted, the pause would outlast the window"),
+        pytest.param(60, 30, {"cut_ms": 2100}, 2 * 2000, 2100, id="the run is cut within the pause"),
+        pytest.param(60, 100, {"cut_ms": 5000}, 2 * 4900, 5000, id="cut, the pause would outlast the window"),
     ],
 )
-def test_a_pause_that_is_cut_short_counts_as_far_as_it_came(halt_ms, paused_ms):
-    if halt_ms is None:
-        end, retry_after_s = {"duration": Duration.seconds(5)}, 3600
-    else:
-        end, retry_after_s = {"duration": Duration.seconds(60)}, 30
+def test_a_pause_that_is_cut_short_counts_as_far_as_it_came(seconds, retry_after_s, ends, paused_ms, ended_ms):
     client = {
         "service_ms": 100,
         "outcomes": {f"{n}.0": Outcome.RATE_LIMITED for n in range(2)},
         "retry_after_ns": retry_after_s * S,
     }
-    ran = drive(closed(2, ramp_up=Duration(0)), client=client, halt_ms=halt_ms, **end)
+    ran = drive(closed(2, ramp_up=Duration(0)), client=client, duration=Duration.seconds(seconds), **ends)
     assert len(ran.client.sent) == 2
     assert ran.counters["backoff_ns"] == paused_ms * MS
+    assert ran.ended_ms == ended_ms
 
 
 def test_a_closed_session_backs_off_longer_with_every_failure():
