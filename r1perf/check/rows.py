@@ -128,8 +128,7 @@ def closed_rows(
         if stage.end_ns is not None:
             seconds = (stage.end_ns - stage.start_ns) / 1e9
         else:
-            counted = ((g.conversations or 0) * cycle / g.count + g.ramp_up_ns / 1e9 * (g.count - 1) for g, cycle in groups)
-            seconds = opened[stage.name] if stage.name in opened else max(counted, default=0.0)
+            seconds = opened[stage.name] if stage.name in opened else max((_counted_s(*each) for each in groups), default=0.0)
         for name, need in wanted.items():
             conversations = requests = sessions = answers = 0.0
             for group, cycle in groups:
@@ -147,7 +146,20 @@ def closed_rows(
                 )  # fmt: skip
 
 
-def _started(group: Sessions, stage: Stage, seconds: float, cycle: float) -> tuple[float, float, int]:
+def _counted_s(group: Sessions, cycle: float) -> float:
+    """Return how long a number of conversations takes: whole rounds of the sessions, or of as many as have any."""
+    if not group.conversations:
+        return 0.0
+    working = _working(group)
+    return math.ceil(group.conversations / working) * cycle + group.ramp_up_ns / 1e9 * (working - 1)
+
+
+def _working(group: Sessions) -> int:
+    """Return how many sessions have a conversation: no more than there are conversations."""
+    return group.count if group.conversations is None else min(group.count, group.conversations)
+
+
+def _started(group: Sessions, stage: Stage, seconds: float, cycle: float) -> tuple[float, int, int]:
     """Return how many conversations sessions start in a stage, at least how many, and how many sessions are at work at its end.
 
     However long an answer takes, every session starts a conversation in the stage in which it starts itself.
@@ -156,13 +168,13 @@ def _started(group: Sessions, stage: Stage, seconds: float, cycle: float) -> tup
     begin = max(0.0, (stage.start_ns - group.start_ns) / 1e9)
     end = begin + seconds if group.end_ns is None else min(begin + seconds, (group.end_ns - group.start_ns) / 1e9)
     (before, sat_before), (after, sat) = (_by(group, at, cycle) for at in (begin, end))
-    return max(0.0, min(most, after) - min(most, before)), min(sat - sat_before, most), sat
+    return max(0.0, min(most, after) - min(most, before)), sat - sat_before, sat
 
 
 def _by(group: Sessions, at: float, cycle: float) -> tuple[float, int]:
     """Return how many conversations have started so many seconds after the first session, and how many sessions; these start apart."""
-    apart = group.ramp_up_ns / 1e9
-    sat = min(group.count, math.ceil(at / apart)) if apart else group.count * (at > 0)
+    apart, working = group.ramp_up_ns / 1e9, _working(group)
+    sat = min(working, math.ceil(at / apart)) if apart else working * (at > 0)
     return (sat * at - apart * sat * (sat - 1) / 2) / cycle, sat
 
 

@@ -92,6 +92,24 @@ def test_closed_stages_by_requests_last_as_long_as_they_take():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("sessions", "requests", "ramp_up", "seconds", "in_flight"),
+    [
+        pytest.param(32, 7, "0s", 11.0, 7.0, id="fewer than sessions"),
+        pytest.param(32, 7, "1s", 17.0, 7.0, id="fewer than sessions, that start apart"),
+        pytest.param(7, 7, "0s", 11.0, 7.0, id="as many"),
+        pytest.param(5, 7, "0s", 22.0, 5.0, id="rounds are whole"),
+    ],
+)
+def test_of_more_sessions_than_conversations_some_have_none(sessions, requests, ramp_up, seconds, in_flight):
+    raw = {key: value for key, value in RAW.items() if key != "duration"}
+    closed = {"kind": "closed", "sessions": sessions, "ramp_up": ramp_up}
+    scenario = load(raw | {"requests": requests, "arrivals": closed})
+    (row,) = check(scenario, {"w": Items()}, scenario.plan({"w": Items()}), Speed()).rows
+    assert (row.seconds, row.conversations, row.in_flight) == (seconds, requests, in_flight)
+    assert row.requests_per_s == pytest.approx(requests / seconds)
+
+
 def test_money_is_expected_and_at_most():
     price = {"input_per_1m": 1.0, "output_per_1m": 10.0}
     target = RAW["target"] | {"price": price}
