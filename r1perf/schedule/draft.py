@@ -16,6 +16,9 @@ from r1perf.schedule.planned import Mix
 MOST = 20_000_000
 """More planned arrivals than this are refused: the arrays of a plan are held in memory."""
 
+MOST_S = 365 * 86_400
+"""An arrival later than this is refused: no run is so long, and ns of much later ones do not fit into 64 bits."""
+
 WINDOW, BEFORE, AFTER = 0, 1, 2
 """The sections of a plan (after: cooldown), in the order in which they take items."""
 
@@ -101,15 +104,29 @@ class Draft:
                 )
                 at += len(mine)
 
-    def times(self, process: Open, stream: Stream, start_ns: int, length_ns: int | None, count: int | None, turns: float) -> Ints:
-        """Draw a process's times, in whole ns from t0; raises ScenarioError where they would be too many to hold."""
+    def times(
+        self,
+        process: Open,
+        stream: Stream,
+        start_ns: int,
+        length_ns: int | None,
+        count: int | None,
+        turns: float,
+        path: str = "arrivals",
+    ) -> Ints:
+        """Draw a process's times, in whole ns from t0; raises ScenarioError where they would be too many to hold, or too late."""
         until = math.inf if length_ns is None else length_ns / 1e9
         expected = min(count or math.inf, max(process.rates()) * until)
         if expected > MOST:
+            raise ScenarioError(path, f"{process.says()} makes about {expected:,.0f} arrivals; at most {MOST:,} fit in a plan")
+        times = process.times(stream, until=until, count=count, turns=turns)
+        if len(times) and (last_s := start_ns / 1e9 + float(times[-1])) > MOST_S:
             raise ScenarioError(
-                "arrivals", f"{process.says()} makes about {expected:,.0f} arrivals; at most {MOST:,} fit in a plan"
+                path,
+                f"{process.says()} has the last of {len(times):,} arrivals {last_s / 86_400:,.0f} days after the start; "
+                f"allowed: {MOST_S // 86_400} days",
             )
-        times_ns = (process.times(stream, until=until, count=count, turns=turns) * 1e9).astype(np.int64)
+        times_ns = (times * 1e9).astype(np.int64)
         return start_ns + (times_ns if length_ns is None else np.minimum(times_ns, length_ns - 1))
 
     def choose(self, stage: str, count: int) -> Ints:

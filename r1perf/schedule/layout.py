@@ -84,17 +84,20 @@ def lay_main(draft: Draft, processes: list[AnyStage], *, duration: int | None, r
             continue
         if draft.end_ns is None:
             raise ScenarioError(path, "an open-loop stage cannot come after a closed one that ends by requests")
-        drawn = _open(draft, name, process, length, count, judged, plain=len(processes) == 1)
+        drawn = _open(draft, name, path, process, length, count, judged, plain=len(processes) == 1)
         if left is not None:
             left -= drawn
             if left == 0:
                 break
 
 
-def _open(draft: Draft, name: str, process: Open, length: int | None, count: int | None, judged: bool, *, plain: bool) -> int:
+def _open(
+    draft: Draft, name: str, path: str, process: Open, length: int | None, count: int | None, judged: bool, *, plain: bool
+) -> int:
     """Draw one open-loop stage; return how many arrivals it has."""
     start_ns = draft.end_ns or 0
-    times_ns = draft.times(process, Stream(draft.seed, "times", name, plain=plain), start_ns, length, count, draft.turns)
+    stream = Stream(draft.seed, "times", name, plain=plain)
+    times_ns = draft.times(process, stream, start_ns, length, count, draft.turns, path)
     draft.loose = count is not None and len(times_ns) == count
     draft.end_ns = int(times_ns[-1]) + 1 if draft.loose else start_ns + (length or 0)
     stage = draft.stage(name, start_ns, draft.end_ns, judged, process.says())

@@ -85,7 +85,7 @@ def _draw_own(draft: Draft, name: str, process: Open, requests: int | None, warm
     length = min((n for n in (alone_ns(process), window) if n is not None), default=None)
     wanted = process.requests if process.requests is not None else requests
     count = None if wanted is None else math.ceil(wanted / turns)
-    times_ns = draft.times(process, stream, warmup, length, count, turns)
+    times_ns = draft.times(process, stream, warmup, length, count, turns, _own_path(name))
     draft.add(times_ns, np.full(len(times_ns), which, dtype=np.int64), WINDOW, None)
     if warmup:
         _steady_own(draft, name, process.at_rate(process.rates()[0]), stream / WARMUP, 0, warmup, BEFORE)
@@ -95,12 +95,16 @@ def _draw_own(draft: Draft, name: str, process: Open, requests: int | None, warm
 
 def _steady_own(draft: Draft, name: str, law: Open, stream: Stream, start_ns: int, length_ns: int, section: int) -> None:
     """Draw one workload's own arrivals over warmup or cooldown."""
-    times_ns = draft.times(law, stream, start_ns, length_ns, None, draft.shares[name].turns)
+    times_ns = draft.times(law, stream, start_ns, length_ns, None, draft.shares[name].turns, _own_path(name))
     draft.add(times_ns, np.full(len(times_ns), draft.names.index(name), dtype=np.int64), section, None)
 
 
 def _own_stream(draft: Draft, name: str) -> Stream:
     return Stream(draft.seed, "times", "workload", name)
+
+
+def _own_path(name: str) -> str:
+    return f"workload.{name}.arrivals"
 
 
 def _cut(draft: Draft, requests: int) -> None:
