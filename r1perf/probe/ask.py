@@ -18,6 +18,7 @@ from r1perf.providers.registry import choose
 from r1perf.result import Outcome, Stream
 from r1perf.target import Call, Message, Sampling, Target
 from r1perf.transport import Exchange, HttpRequest, Receiver, Transport
+from r1perf.transport.pool import REST_NS
 from r1perf.units import Tokens
 
 LENGTHS = (256, 16)
@@ -72,6 +73,7 @@ def probe(
         answers.append(Answer(result, tap.reads, tap.headers))
         if not turn:
             _check_answered(target, answers[0])
+            loop.sleep_until(loop.now_ns() + REST_NS)  # so that the second shows whether the connection was kept
     return analyse(target, pages, answers)
 
 

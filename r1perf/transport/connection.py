@@ -20,8 +20,8 @@ class Connection:
     """A connected socket, with TLS or without; carries one exchange at a time."""
 
     __slots__ = (
-        "_event", "_failure", "_graced", "_loop", "_now_ns", "_recv", "_response", "_sock", "_tls", "_unsent", "_watch", "closed",
-        "idle_since_ns", "local_port", "used",
+        "_event", "_failure", "_graced", "_loop", "_now_ns", "_recv", "_response", "_sock", "_tls", "_unsent", "_watch", "chunked",
+        "closed", "idle_since_ns", "local_port", "used",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, sock: _socket.socket, tls: Tls | None = None) -> None:
@@ -38,6 +38,7 @@ class Connection:
         self._graced = False  # the answer is over, and the end of the framing waited for
         self.local_port: int = sock.getsockname()[1]
         self.used = False  # it carried an exchange before
+        self.chunked = False  # whose response came in chunks
         self.idle_since_ns = 0
         self.closed = False
 
@@ -57,7 +58,7 @@ class Connection:
             self._watch.stop()
             self._response = self._event = None
             response.release()
-        self.used = True
+        self.used, self.chunked = True, response.chunked
         return response.complete and response.keep_alive and self._unsent is None and self._failure is None
 
     def _encrypt(self, tls: Tls, payload: bytes) -> bytes:

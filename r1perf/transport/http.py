@@ -52,7 +52,7 @@ class HttpTransport:
         if connection is None:
             connection = self._connector.open()
             connect_ns = self._loop.now_ns() - begun_ns
-        response = Response(receiver, request.method)
+        response, rested = Response(receiver, request.method), connection.chunked
         self._active.add(connection)
         reusable = False
         try:
@@ -60,6 +60,8 @@ class HttpTransport:
             reusable = connection.exchange(render(request, self.origin, self._absolute, self._extra), response, receiver)
         finally:
             self._active.discard(connection)
+            if response.complete and rested:
+                self._pool.prove()
             if reusable and not self._closed:
                 self._pool.put(connection, self._loop.now_ns())
             else:

@@ -16,7 +16,7 @@ class Response:
 
     __slots__ = (
         "_feed", "_headed", "_headers", "_inflater", "_interim", "_method", "_parser", "_parts", "_receiver", "_until_eof",
-        "answered", "complete", "done_ns", "keep_alive", "on_body", "started", "status",
+        "answered", "chunked", "complete", "done_ns", "keep_alive", "on_body", "started", "status",
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: str = "POST") -> None:
@@ -30,7 +30,7 @@ class Response:
         self._until_eof = False
         self._inflater: Inflater | None = None
         self.status = 0
-        self.started = self.answered = self.complete = self.keep_alive = False
+        self.started = self.answered = self.chunked = self.complete = self.keep_alive = False
         self.done_ns = 0
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._feed = self._parser.feed_data
@@ -113,8 +113,8 @@ class Response:
             self.complete = True
             return
         coding = self._headers.get("transfer-encoding", "")
-        chunked = coding.lower().rpartition(",")[2].strip() == "chunked"
-        self._until_eof = not chunked and (bool(coding) or "content-length" not in self._headers)
+        self.chunked = coding.lower().rpartition(",")[2].strip() == "chunked"
+        self._until_eof = not self.chunked and (bool(coding) or "content-length" not in self._headers)
 
     def on_message_begin(self) -> None:
         """Refuse a second response behind the one that was asked for: raising stops the parser."""

@@ -14,6 +14,7 @@ from r1perf.loop.sim import SimLoop
 from r1perf.providers.registry import choose
 from r1perf.result import Outcome, Stream, Usage
 from r1perf.target import Call, Message, Target, Timeouts
+from r1perf.transport.pool import REST_NS
 from r1perf.transport.scripted import DONE, END, EOF, HANG, HEAD, RESET, Script, ScriptedTransport, sse, usage
 from r1perf.units import Duration, Tokens
 
@@ -307,6 +308,7 @@ def test_over_real_sockets(monkeypatch):
             stream = Stream("w", 0, loop.now_ns())
             results.append(client.send(TICKET, prepared, stream).result)
             assert len(stream.pending) == 3
+            loop.sleep_until(loop.now_ns() + REST_NS)
         client.close()
         assert [got.outcome for got in results] == [Outcome.OK] * 3
         assert [got.connect_ns is None for got in results] == [False, True, True]

@@ -14,7 +14,7 @@ from r1perf.errors import TargetError, TransportError
 from r1perf.loop import Cancelled
 from r1perf.transport import HttpRequest
 from r1perf.transport.http import HttpTransport
-from r1perf.transport.pool import Pool
+from r1perf.transport.pool import REST_NS, Pool
 
 
 def test_a_request_as_it_is_written_and_its_response(loop, connected):
@@ -53,8 +53,8 @@ def test_the_last_used_connection_is_taken_first_and_there_is_no_cap(loop, conne
 class Idle:
     """A connection as the pool sees it."""
 
-    def __init__(self, open=True):
-        self.open, self.closed, self.idle_since_ns = open, False, 0
+    def __init__(self, open=True, chunked=False):
+        self.open, self.closed, self.idle_since_ns, self.chunked = open, False, 0, chunked
 
     def alive(self):
         return self.open
@@ -80,6 +80,40 @@ def test_old_connections_are_closed_when_others_are_put_back():
     assert (old.closed, len(idle)) == (True, 1)
     idle.close()
     assert (new.closed, len(idle)) == (True, 0)
+
+
+def test_connections_rest_behind_chunks_until_one_has_been_used_again():
+    """Some servers close each behind a stream, and a moment later than its last chunk."""
+    idle, plain, streamed = Pool(), Idle(), Idle(chunked=True)
+    idle.put(plain, 0)
+    idle.put(streamed, 1)
+    assert [idle.take(50 * MS), idle.take(50 * MS), idle.take(50 * MS + 1)] == [plain, None, streamed]
+    idle.put(streamed, 60 * MS)
+    assert idle.take(60 * MS) is None
+    idle.prove()
+    assert idle.take(60 * MS) is streamed
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_server_that_closes_behind_a_stream_is_no_fault_of_a_request(loop, connected, closes):
+    """It says nothing of it, and the end of the connection comes after the last chunk: by then another request may have been sent."""
+    sent = threading.Event()
+
+    def handle(peer):
+        while peer.request():
+            peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npong\r\n0\r\n\r\n")
+            if closes:
+                sent.wait(10)
+                return
+
+    with Loopback(handle) as server:
+        transport = connected(server.port)
+        transport.exchange(POST, Taker(loop))
+        assert transport.exchange(POST, Taker(loop)).connect_ns is not None  # not on the first one, however early it comes
+        sent.set()
+        loop.sleep_until(loop.now_ns() + REST_NS)
+        connections = {transport.exchange(POST, Taker(loop)).local_port for _ in range(3)}
+        assert (len(connections), server.connections) == ((3, 5) if closes else (1, 2))
 
 
 @pytest.mark.parametrize("farewell", ["close", "reset", "bytes"])
@@ -237,6 +271,7 @@ def test_an_answer_before_its_framing_ends_is_kept_for_reuse_when_the_framing_fo
         first = Noting(loop, stop=b"[DONE]")
         exchange = transport.exchange(POST, first)
         assert exchange.done_ns == first.stamps[0]
+        loop.sleep_until(loop.now_ns() + REST_NS)
         assert transport.exchange(POST, Noting(loop, stop=b"[DONE]")).connect_ns is None
         assert server.connections == 1
 
