@@ -12,6 +12,7 @@ from r1perf.errors import ScenarioError
 from r1perf.schedule.closed import Span
 from r1perf.schedule.model import Stage
 from r1perf.schedule.planned import Mix
+from r1perf.units import Rate
 
 MOST = 20_000_000
 """More planned arrivals than this are refused: the arrays of a plan are held in memory."""
@@ -77,14 +78,14 @@ class Draft:
         within = [span for span in self.spans if span.stage.index < len(self.stages)]
         self.spans = [msgspec.structs.replace(span, stage=self.stages[span.stage.index]) for span in within]
 
-    def steady(self, name: str, process: AnyStage, start_ns: int, length_ns: int) -> None:
-        """Lay warmup or cooldown down: sessions as they are, or arrivals at the process's starting or ending rate."""
+    def steady(self, name: str, process: AnyStage, start_ns: int, length_ns: int, *, over: bool = False) -> None:
+        """Lay warmup or cooldown down: sessions as they are, or arrivals at the process's starting or ending rate; none where it is `over`."""
         first = start_ns == 0
         if isinstance(process, Closed):
             stage = self.stage(name, start_ns, start_ns + length_ns, False, process.says())
             self.spans.append(Span(stage, process, None))
             return
-        law = process.at_rate(process.rates()[0 if first else 1])
+        law = process.at_rate(Rate(0) if over else process.rates()[0 if first else 1])
         stage = self.stage(name, start_ns, start_ns + length_ns, False, law.says())
         times_ns = self.times(law, Stream(self.seed, "times", name), start_ns, length_ns, None, self.turns)
         self.add(times_ns, self.choose(name, len(times_ns)), BEFORE if first else AFTER, stage.index)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Stream
+from r1perf.arrivals import AnyArrivals, AnyStage, Closed, Open, Ramp, Stream
 from r1perf.errors import ScenarioError
 from r1perf.schedule.closed import UNKNOWN, groups
 from r1perf.schedule.draft import AFTER, BEFORE, WINDOW, Draft, Ints, Share
@@ -45,14 +45,14 @@ def plan(
             raise ScenarioError("arrivals", "must end by duration where a workload has arrivals of its own")
     else:
         _lay_own(draft, own, duration=window, requests=requests, warmup=before)
-    ends = [_draw_own(draft, name, law, requests, before) for name, law in own.items() if isinstance(law, Open)]
+    ends = {name: _draw_own(draft, name, law, requests, before) for name, law in own.items() if isinstance(law, Open)}
     if draft.end_ns is None and ends:
-        end_ns, loose = max(ends)
+        end_ns, loose = max(ends.values())
         draft.end(end_ns, loose=loose)
     if own and requests is not None:
         _cut(draft, requests)
     if after:
-        _cool(draft, processes, own, before, after)
+        _cool(draft, processes, own, {name: end_ns for name, (end_ns, _) in ends.items()}, before, after)
     times_ns, which, stage_of, section = _merged(draft)
     _close(draft)
     return Plan(
@@ -124,18 +124,23 @@ def _cut(draft: Draft, requests: int) -> None:
     draft.end(int(times_ns[last]) + 1, loose=True)
 
 
-def _cool(draft: Draft, processes: list[AnyStage], own: Mapping[str, AnyStage], warmup: int, cooldown: int) -> None:
-    """Lay cooldown down behind the window, at the last rates of it."""
+def _cool(
+    draft: Draft, processes: list[AnyStage], own: Mapping[str, AnyStage], ends: Mapping[str, int], warmup: int, cooldown: int
+) -> None:
+    """Lay cooldown down behind the window, at the last rates of it: arrivals that `ends` or a ramp's `hold` ended before it stay away."""
     end_ns = draft.end_ns
     if end_ns is None:
         raise ScenarioError("cooldown", "needs a window that ends by duration, not by closed-loop requests")
     if processes:
         last = len(draft.stages) - (1 if warmup else 0)  # requests may have ended the window before the others
-        draft.steady(COOLDOWN, processes[last - 1], end_ns, cooldown)
+        process = processes[last - 1]
+        held_ns = alone_ns(process) if isinstance(process, Ramp) else None
+        over = held_ns is not None and draft.stages[-1].start_ns + held_ns < end_ns
+        draft.steady(COOLDOWN, process, end_ns, cooldown, over=over)
     else:
         draft.stage(COOLDOWN, end_ns, end_ns + cooldown, False, "each workload at its last rate")
     for name, process in own.items():
-        if isinstance(process, Open):
+        if isinstance(process, Open) and ends[name] >= end_ns:
             law, stream = process.at_rate(process.rates()[1]), _own_stream(draft, name) / COOLDOWN
             _steady_own(draft, name, law, stream, end_ns, cooldown, AFTER)
 

@@ -238,6 +238,30 @@ def test_workloads_with_arrivals_of_their_own_are_merged_by_time():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("law", "cooling"),
+    [
+        pytest.param({"duration": D("3s")}, 0, id="its duration ends before the window"),
+        pytest.param({"requests": 15}, 0, id="its requests end before the window"),
+        pytest.param({"duration": D("6s")}, 10, id="both end at once"),
+        pytest.param({}, 10, id="the window ends it"),
+    ],
+)
+def test_what_has_ended_before_the_window_does_not_begin_again_in_the_cooldown(law, cooling):
+    own = {"b": Share(arrivals=Constant(rate=Rate(5), **law))}
+    parts = stages(*(Constant(name=name, rate=Rate(1), duration=D("3s")) for name in "xy"))
+    made = plan(ONE | own, parts, seed=1, cooldown=D("2s"))
+    came = [(a.workload, made.stages[a.stage].name) for a in made]
+    assert (came.count(("b", "x")), came.count(("b", "cooldown")), came.count(("w", "cooldown"))) == (15, cooling, 2)
+
+
+@pytest.mark.parametrize(("hold", "cooling"), [("5s", 0), ("8s", 6)])
+def test_a_ramp_whose_hold_is_over_stays_away_from_the_cooldown(hold, cooling):
+    ramp = Ramp(start=Rate(1), end=Rate(3), duration=D("2s"), hold=D(hold), gaps="constant")
+    made = plan(ONE, ramp, seed=1, duration=D("10s"), cooldown=D("2s"))
+    assert sum(made.stages[a.stage].name == "cooldown" for a in made) == cooling
+
+
 def test_own_arrivals_end_with_the_requests_of_all():
     made = plan(ONE | {"a": Share(arrivals=Constant(rate=Rate(1)))}, Constant(rate=Rate(1)), seed=1, requests=5)
     assert [(a.offset_ns / S, a.workload) for a in made] == [(0, "w"), (0, "a"), (1, "w"), (1, "a"), (2, "w")]
