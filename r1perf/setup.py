@@ -108,6 +108,7 @@ def set_up(loop: Loop, assign: Assign, told: Told = silent) -> Setup:
     limits = Limits(scenario.stop.cost, scenario.stop.output_tokens, scenario.stop.requests).share(assign.shards)
     budget, notes, prompting = Budget(limits, target.price, carried(target)), served.notes, dict[str, Prompting]()
     if not assign.shard:  # one worker finds out for all
+        notes = notes if plan.short is None else (*notes, plan.short)
         prompting = loop.offload(_prompting, scenario, plan, items)
         for name, source in sources.items():
             found = calibrate(loop, name, source, client, budget, assign.run_id)

@@ -160,7 +160,9 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
                 f"stage {stage.name}: about {flight:,.0f} requests in flight, over `target.max_in_flight` ({target.max_in_flight:,}): "
                 f"arrivals would wait here, and their delay counts"
             )
-    if scenario.requests is not None and any(need.turns > 1 for need in wanted.values()):
+    if plan.short is not None:
+        yield plan.short
+    elif scenario.requests is not None and any(need.turns > 1 for need in wanted.values()):
         yield f"`requests` = {scenario.requests:,} counts expected turns: conversations differ in length, so the run will have about as many"
     if not any(row.judged for row in rows):
         yield "no request falls into a judged stage: there will be nothing to report"

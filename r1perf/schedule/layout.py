@@ -55,8 +55,11 @@ def stage_names(processes: list[AnyStage]) -> list[str]:
     return names
 
 
-def lay_main(draft: Draft, processes: list[AnyStage], *, duration: int | None, requests: int | None, warmup: int) -> None:
-    """Put down warmup and the stages, and draw their arrivals; raises ScenarioError where they make no run."""
+def lay_main(draft: Draft, processes: list[AnyStage], *, duration: int | None, requests: int | None, warmup: int) -> int:
+    """Put down warmup and the stages, and draw their arrivals; raises ScenarioError where they make no run.
+
+    Returns how many conversations are missing to `requests`, as far as open-loop stages have to bring them.
+    """
     if warmup:
         draft.steady(WARMUP, processes[0], 0, warmup)
     draft.end_ns = warmup
@@ -89,6 +92,7 @@ def lay_main(draft: Draft, processes: list[AnyStage], *, duration: int | None, r
             left -= drawn
             if left == 0:
                 break
+    return 0 if left is None or draft.spans else left
 
 
 def _open(

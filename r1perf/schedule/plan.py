@@ -38,9 +38,9 @@ def plan(
     draft, before, after = Draft(shares, seed), int(warmup or 0), int(cooldown or 0)
     window = None if duration is None else int(duration)
     own = {name: share.arrivals for name, share in shares.items() if share.arrivals is not None}
-    processes = processes_of(arrivals, duration)
+    processes, missing = processes_of(arrivals, duration), 0.0
     if processes:
-        lay_main(draft, processes, duration=window, requests=requests, warmup=before)
+        missing = draft.turns * lay_main(draft, processes, duration=window, requests=requests, warmup=before)
         if own and draft.end_ns is None:
             raise ScenarioError("arrivals", "must end by duration where a workload has arrivals of its own")
     else:
@@ -50,7 +50,8 @@ def plan(
         end_ns, loose = max(ends.values())
         draft.end(end_ns, loose=loose)
     if own and requests is not None:
-        _cut(draft, requests)
+        missing = _cut(draft, requests)
+        missing = 0.0 if draft.spans or any(isinstance(law, Closed) for law in own.values()) else missing
     if after:
         _cool(draft, processes, own, {name: end_ns for name, (end_ns, _) in ends.items()}, before, after)
     times_ns, which, stage_of, section = _merged(draft)
@@ -58,6 +59,7 @@ def plan(
     return Plan(
         seed=seed, stages=tuple(draft.stages), sessions=_sessions(draft, own, before, len(times_ns)), workloads=draft.names, mix=draft.mix,
         times_ns=times_ns, stage_of=stage_of, workload_of=which, items=_items(which, section, len(draft.names)),
+        short=_short(processes or list(own.values()), requests or 0, missing),
     )  # fmt: skip
 
 
@@ -107,21 +109,35 @@ def _own_path(name: str) -> str:
     return f"workload.{name}.arrivals"
 
 
-def _cut(draft: Draft, requests: int) -> None:
-    """End the window where everybody's turns add up to `requests`: stages' own counts cannot see the other workloads' arrivals."""
+def _short(processes: list[AnyStage], requests: int, missing: float) -> str | None:
+    """Say that fewer than `requests` come; None where all do."""
+    if missing < 0.5:
+        return None
+    last = processes[-1]
+    why = "the ramp ends at 0/s" if isinstance(last, Ramp) and not last.end else "the arrivals end before `requests`"
+    return f"{why}: about {requests - missing:,.0f} of {requests:,} requests come"
+
+
+def _cut(draft: Draft, requests: int) -> float:
+    """End the window where everybody's turns add up to `requests`: stages' own counts cannot see the other workloads' arrivals.
+
+    Returns how many turns are missing to that.
+    """
     parts = [part for part in draft.drawn if part.section == WINDOW]
     times_ns = np.concatenate([_NONE, *(part.times_ns for part in parts)])
     which = np.concatenate([_NONE, *(part.workload_of for part in parts)])
     order = np.argsort(times_ns, kind="stable")
     turns = np.array([draft.shares[name].turns for name in draft.names])
-    reached = np.flatnonzero(np.cumsum(turns[which[order]]) >= requests - 1e-9)
+    coming = np.cumsum(turns[which[order]])
+    reached = np.flatnonzero(coming >= requests - 1e-9)
     if not len(reached):
-        return
+        return requests - float(coming[-1] if len(coming) else 0.0)
     last = order[reached[0]]
     kept = np.zeros(len(order), dtype=np.bool_)
     kept[order[: reached[0] + 1]] = True
     draft.keep(WINDOW, kept)
     draft.end(int(times_ns[last]) + 1, loose=True)
+    return 0.0
 
 
 def _cool(

@@ -49,7 +49,8 @@ class Plan:
     """A schedule that was planned, or a shard of one.
 
     The last of `stages` is `drain`, a home for what happens after the window; `sessions` are the closed-loop ones of this shard.
-    `times_ns`, `stage_of`, `workload_of` (positions in `workloads`) and `items` are this shard's open-loop arrivals.
+    `times_ns`, `stage_of`, `workload_of` (positions in `workloads`) and `items` are this shard's open-loop arrivals. `short` says for
+    people that fewer requests come than were to end the run.
     """
 
     def __init__(
@@ -66,9 +67,11 @@ class Plan:
         items: NDArray[np.int64],
         part: tuple[int, int] = (0, 1),
         whole: tuple[int, str] | None = None,
+        short: str | None = None,
     ) -> None:
         self.stages, self.sessions, self.workloads = stages, sessions, workloads
         self.times_ns, self.stage_of, self.workload_of, self.items = times_ns, stage_of, workload_of, items
+        self.short = short
         self._seed, self._mix, self._first, self._step = seed, mix, *part
         self._total, self._digest = whole if whole is not None else (len(times_ns), self._hash())
         self._choices: dict[int, _Choices] = {}
@@ -119,6 +122,7 @@ class Plan:
             items=self.items[i::n],
             part=(self._first + i * self._step, self._step * n),
             whole=(self._total, self._digest),
+            short=self.short,
         )
 
     def digest(self) -> str:

@@ -313,6 +313,15 @@ def test_requests_of_many_turns_are_about_as_many():
     assert row.in_flight == 22 + 22  # at the last arrival, not at the end of the last conversation
 
 
+def test_fewer_requests_than_asked_for_are_told_instead():
+    raw = {key: value for key, value in RAW.items() if key != "duration"} | {"requests": 400}
+    raw["arrivals"] = {"kind": "ramp", "start": "20/s", "end": "0/s", "duration": "15s", "gaps": "constant"}
+    scenario, items = load(raw), {"w": Items(turns=2.0)}
+    warnings = check(scenario, items, scenario.plan(items), Speed()).warnings
+    assert "the ramp ends at 0/s: about 300 of 400 requests come" in warnings
+    assert not any("counts expected turns" in says for says in warnings)
+
+
 def test_conversations_that_outlast_their_stage_are_told():
     made = checked(items={"w": Items(turns=3.0, pause_s=39.0)}, duration="80s")
     # Turns begin 50 s apart, and there is a second one for the conversations of the first 30 s.

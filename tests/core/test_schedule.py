@@ -211,6 +211,29 @@ def test_a_ramp_holds_its_end_rate_until_the_last_request():
     assert (len(made), made.times_ns[-1] / S) == (50, pytest.approx(10 + 29 / 3))
 
 
+TO_NONE = Ramp(start=Rate(10), end=Rate(0), duration=D("2s"), gaps="constant")
+
+
+@pytest.mark.parametrize(
+    ("mix", "process", "requests", "says"),
+    [
+        pytest.param(ONE, TO_NONE, 10, None, id="reached"),
+        pytest.param(ONE, TO_NONE, 50, "the ramp ends at 0/s: about 10 of 50 requests come", id="ramp to 0"),
+        pytest.param({"w": Share(weight=1, turns=2.0)}, TO_NONE, 50, "the ramp ends at 0/s: about 20 of 50 requests come", id="turns"),
+        pytest.param(ONE, stages(Constant(rate=Rate(10), duration=D("2s")), TO_NONE), 60, "the ramp ends at 0/s: about 30 of 60 requests come", id="stages"),
+        pytest.param(ONE, stages(Constant(rate=Rate(10), requests=5), Constant(rate=Rate(1), duration=D("3s"))), 60,
+                     "the arrivals end before `requests`: about 8 of 60 requests come", id="stages that end by their own"),
+        pytest.param({"a": Share(arrivals=TO_NONE)}, None, 50, "the ramp ends at 0/s: about 10 of 50 requests come", id="own"),
+        pytest.param({"a": Share(arrivals=TO_NONE)} | ONE, TO_NONE, 50, "the ramp ends at 0/s: about 20 of 50 requests come", id="own and shared"),
+        pytest.param({"a": Share(arrivals=TO_NONE)} | ONE, TO_NONE, 20, None, id="reached together"),
+        pytest.param(ONE, Closed(sessions=4), 50, None, id="closed"),
+    ],
+)  # fmt: skip
+def test_a_plan_says_where_fewer_requests_come_than_were_to_end_it(mix, process, requests, says):
+    made = plan(mix, process, seed=1, requests=requests)
+    assert (made.short, made.shard(1, 2).short) == (says, says)
+
+
 def test_requests_count_expected_turns():
     assert len(plan({"w": Share(weight=1, turns=2.5)}, poisson(5), seed=1, requests=100)) == 40
 
