@@ -52,6 +52,7 @@ class Part:
         self._over = loop.event()
         self._files: dict[str, Path] = {}
         self._folder: Path | None = None  # of this machine
+        self._began = False  # t0 is known
 
     @property
     def over(self) -> bool:
@@ -70,7 +71,17 @@ class Part:
             self.channel.send(wire.encode(wire.Broken(f"{type(error).__name__}: {error}")))
             raise
         finally:
+            if not self._began:
+                self._leave_nothing()
             self._over.set()
+
+    def _leave_nothing(self) -> None:
+        """Remove what a run that never began has made on this machine; the folder stays while it holds a file of anybody's."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                for path in self._files.values():
+                    path.unlink(missing_ok=True)
+                self._folder.rmdir()
 
     def take(self, frame: wire.Frame) -> None:
         """Take a frame from the master."""
@@ -119,6 +130,7 @@ class Part:
             self._came.clear()
             self._came.wait()
         message = self._inbox.popleft()
+        self._began |= isinstance(message, messages.Go)
         return self._settled(message) if isinstance(message, messages.Assign) else message
 
     def _settled(self, assign: messages.Assign) -> messages.Assign:

@@ -31,7 +31,9 @@ from r1perf.swarm.dispatcher import dispatcher
 from r1perf.swarm.fetch import ASK_AGAIN_NS, GIVE_UP_NS, Fetching
 from r1perf.swarm.joining import work
 from r1perf.swarm.master import scaled
+from r1perf.swarm.numbered import Numbered
 from r1perf.swarm.page.form import take
+from r1perf.swarm.part import Part
 from r1perf.swarm.place import alive, place
 from r1perf.swarm.roster import Roster, in_locusts_order
 from r1perf.swarm.sessions import Held
@@ -365,6 +367,45 @@ def test_a_disk_that_takes_no_file_ends_the_fetching(tmp_path):
 def given_options(**more):
     defaults = {"r1_scenario": "closed-32", "r1_model": "", "r1_rate": "", "r1_duration": "", "r1_set": [], "r1_runs": "runs"}
     return Namespace(**defaults | more)
+
+
+@pytest.mark.parametrize(
+    ("go", "others", "left"),
+    [
+        pytest.param(False, (), [], id="nothing of a run that never began"),
+        pytest.param(False, ("requests.0.jsonl",), ["r", "r/requests.0.jsonl"], id="what another worker has there"),
+        pytest.param(True, (), ["r", "r/requests.1.jsonl", "r/snapshots.1"], id="all of one that did"),
+    ],
+)
+def test_what_stays_on_a_machine_that_the_master_does_not_share(tmp_path, monkeypatch, go, others, left):
+    loop, runs = SimLoop(), tmp_path / "runs"
+    setup = SimpleNamespace(
+        digest="d", plan=SimpleNamespace(stages=()), notes=(), prompting={}, planned=None,
+        client=SimpleNamespace(close=lambda: None), calibrated=lambda calibrations: None,
+    )  # fmt: skip
+    monkeypatch.setattr("r1perf.worker.set_up", lambda loop, assign, told: setup)
+    monkeypatch.setattr(
+        "r1perf.worker.Shard", lambda loop, link, assign, setup, journals, *more: SimpleNamespace(run=journals.close)
+    )
+    part = Part("r", loop, lambda frame: None, lambda folder: False, runs, lambda assign: lambda result: None)
+    master = Numbered("r", part.take, loop.now_ns)
+    assign = messages.Assign(
+        run_id="r", worker="1", shard=1, shards=2, scenario={}, base=".", folder="/elsewhere/r", interval_ns=S, users=False
+    )
+
+    def main():
+        measuring = loop.spawn(part.measure)
+        master.send(wire.encode(assign))
+        loop.sleep_until(loop.now_ns() + MS)
+        assert sorted(path.name for path in (runs / "r").iterdir()) == ["requests.1.jsonl", "scheduled.1.jsonl", "snapshots.1"]
+        for name in others:
+            (runs / "r" / name).touch()
+        master.send(wire.encode(messages.Go(loop.now_ns(), {}) if go else wire.Over()))
+        measuring.join()
+
+    loop.run(main)
+    assert part.over
+    assert sorted(str(path.relative_to(runs)) for path in runs.rglob("*")) == left
 
 
 def test_options_are_laid_over_the_scenario():
