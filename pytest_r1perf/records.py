@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -88,10 +89,18 @@ def with_rerun(check: Check, item: pytest.Item, options: Options) -> Check:
     if check.passed or not check.run.folders:
         return check
     # Of several runs of one side all are named, so that the same verdict comes out.
-    words = ["pytest", "--r1-sla", *(f"--r1-run={shown(folder, options)}" for folder in check.run.folders)]
-    words += [f"--r1-baseline={shown(folder, options)}" for folder in check.run.baseline]
+    words = ["pytest", "--r1-sla", *(f"--r1-run={shown(folder, options)}" for folder in _once(check.run.folders))]
+    words += [f"--r1-baseline={shown(folder, options)}" for folder in _once(check.run.baseline)]
     rerun = f"  {'rerun':<10} {shlex.join([*words, item.nodeid])}"
     return dataclasses.replace(check, text=f"{check.text}\n{rerun}")
+
+
+def _once(folders: Iterable[Path]) -> list[Path]:
+    """Name each run by the first of its folders."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        found.setdefault(_run_id(folder), folder)
+    return list(found.values())
 
 
 def shown(path: Path, options: Options) -> str:

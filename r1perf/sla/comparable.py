@@ -49,7 +49,7 @@ def _read(runs: Iterable[Path]) -> tuple[_Read, list[str]]:
         document = read_document(run)
         first, _ = found.setdefault(document.run_id, (run, document))
         if found[document.run_id][1] is not document:
-            notes.append(f"{run} was left out: {'it was given before' if first == run else f'it is the run of {first}'}")
+            notes.append(f"{run} counts once: {'it was given before' if first == run else f'it is the run of {first}'}")
     return found, notes
 
 

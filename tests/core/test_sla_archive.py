@@ -556,14 +556,14 @@ class TestSides:
         (found,) = judge_archive(run, baseline=[base, base, link], beside=[other, copy])
         assert "2 runs against 1 run cannot be judged" in found.says
         assert found.notes == (
-            f"{copy} was left out: it is the run of {run}",
-            f"{base} was left out: it was given before",
-            f"{link} was left out: it is the run of {base}",
+            f"{copy} counts once: it is the run of {run}",
+            f"{base} counts once: it was given before",
+            f"{link} counts once: it is the run of {base}",
         )
         done = said(judge_command, run, tmp_path / "mine" / ".." / "mine" / "1.5", copy, "--baseline", base)
         assert done.output.count("INCONCLUSIVE") == 1
         assert done.stderr.splitlines() == [
-            f"note: {tmp_path}/mine/../mine/1.5 was left out: it is the run of {run}", f"note: {copy} was left out: it is the run of {run}",
+            f"note: {tmp_path}/mine/../mine/1.5 counts once: it is the run of {run}", f"note: {copy} counts once: it is the run of {run}",
         ]  # fmt: skip
 
     def test_no_run_is_its_own_baseline(self, tmp_path):
