@@ -71,7 +71,8 @@ class Session:
             raise MarkerError(str(error)) from error
         if not promises and not takes_run:
             raise MarkerError(
-                "nothing to judge: there is no clause; give r1_sla some, put [sla] into the scenario, or take r1_run"
+                "nothing to judge: there is no clause; give r1_sla some (on the test function, not in pytest.param), "
+                "put [sla] into the scenario, or take r1_run"
             )
         self._declared[test_of(node)] = (found, source, baseline)
         return promises

@@ -85,7 +85,7 @@ def test_a_wrong_marker_is_an_error_of_collection(project, words):
         ('r1_sla("p95(ttft){workload=aime} < 1s")', "*unknown workload `aime`; allowed: chat*"),
         ('r1_sla("p95(ttft) < 1s during ramp")', "*unknown stage `ramp`*"),
         ('r1_sla("p95(ttft) < baseline +10%")', "*needs the runs to compare with: --r1-baseline, or baseline=*"),
-        ('r1_sla()', "*nothing to judge: there is no clause; give r1_sla some, put *"),
+        ('r1_sla()', "*nothing to judge: there is no clause; give r1_sla some (on the test function, not in pytest.param), put *"),
         ('r1_sla(file="none.toml")', "*none.toml: cannot be read: No such file or directory*"),
     ],
     ids=["metric", "workload", "stage", "baseline", "none", "file"],
