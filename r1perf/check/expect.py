@@ -164,5 +164,7 @@ def _input_tokens(conversation: Conversation, outputs: Iterator[float]) -> float
 
 def time_text(seconds: float) -> str:
     """Write a length of time for people."""
+    if 0 < seconds < 0.001:
+        return "under 1ms"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}m{rest:02d}s" if minutes else f"{seconds:.3g}s"

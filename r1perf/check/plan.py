@@ -8,7 +8,7 @@ import msgspec
 from r1perf.arrivals import Ramp, Trace
 from r1perf.check.expect import Needs, Speed, needs, time_text
 from r1perf.check.limits import limited
-from r1perf.check.rows import Row, closed_rows, lasts_s, open_rows
+from r1perf.check.rows import LEAST_S, Row, closed_rows, lasts_s, open_rows
 from r1perf.datasets import Items
 from r1perf.datasets.trace import TraceLengths
 from r1perf.scenario import Scenario
@@ -144,7 +144,7 @@ def _warnings(scenario: Scenario, plan: Plan, rows: tuple[Row, ...], wanted: Map
             yield f"{name}: no request of it is planned{why}"
     for row in rows:
         took = speed.residence_s(wanted[row.workload].output_tokens)
-        if row.judged and row.exact and took > row.seconds:
+        if row.judged and row.exact and took > row.seconds >= LEAST_S:
             yield (
                 f"{row.workload}: answers take about {time_text(took)}, longer than the stage {row.stage} ({time_text(row.seconds)}): requests in "
                 f"flight grow to its end, so its throughput and E2E describe the window, not the system"

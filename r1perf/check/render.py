@@ -72,5 +72,7 @@ def _tail(made: Check) -> Iterator[RenderableType]:
         yield f"[yellow]warning:[/yellow] {escape(text)}"
 
 
-def _figure(value: float) -> str:
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
     return f"{value:,.2f}" if value < 10 else f"{value:,.0f}"

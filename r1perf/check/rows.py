@@ -16,13 +16,16 @@ from r1perf.traces import Ints
 LOOKED = 1_000
 """Planned conversations whose turns are looked at; the others are taken for the same again."""
 
+LEAST_S = 0.1
+"""Shorter stages have no rates, as in a run's summary."""
+
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One workload in one stage; expected figures for closed loops, where `exact` is False.
 
     `conversations` begin in the stage, `requests` come in it: later turns come in the stage of their own time, and none after the
     window. `most_requests` are all turns of these conversations. `in_flight` is at the stage's end, or at the last arrival where
-    later turns go on after it: the requests that began within the time that one lasts.
+    later turns go on after it: the requests that began within the time that one lasts. Rates are None below `LEAST_S`.
     """
 
     stage: str
@@ -32,8 +35,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     conversations: float
     requests: float
     most_requests: float
-    requests_per_s: float
-    output_tokens_per_s: float
+    requests_per_s: float | None
+    output_tokens_per_s: float | None
     in_flight: float
     exact: bool
 
@@ -103,8 +106,8 @@ def open_rows(plan: Plan, items: Mapping[str, Items], wanted: Mapping[str, Needs
             yield Row(
                 stage=stage.name, judged=stage.judged, workload=name, seconds=seconds,
                 conversations=int(np.count_nonzero((plan.workload_of == which) & (plan.stage_of == stage.index))),
-                requests=requests, most_requests=found[name].planned[stage.index], requests_per_s=requests / seconds,
-                output_tokens_per_s=requests / seconds * wanted[name].output_tokens, in_flight=float(alive), exact=True,
+                requests=requests, most_requests=found[name].planned[stage.index], requests_per_s=_rate(requests, seconds),
+                output_tokens_per_s=_rate(requests * wanted[name].output_tokens, seconds), in_flight=float(alive), exact=True,
             )  # fmt: skip
 
 
@@ -141,9 +144,13 @@ def closed_rows(
             if conversations and seconds:
                 yield Row(
                     stage=stage.name, judged=stage.judged, workload=name, seconds=seconds, conversations=conversations,
-                    requests=requests, most_requests=requests, requests_per_s=requests / seconds,
-                    output_tokens_per_s=answers / seconds * need.output_tokens, in_flight=sessions, exact=False,
+                    requests=requests, most_requests=requests, requests_per_s=_rate(requests, seconds),
+                    output_tokens_per_s=_rate(answers * need.output_tokens, seconds), in_flight=sessions, exact=False,
                 )  # fmt: skip
+
+
+def _rate(number: float, seconds: float) -> float | None:
+    return None if seconds < LEAST_S else number / seconds
 
 
 def _counted_s(group: Sessions, cycle: float) -> float:

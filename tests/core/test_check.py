@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from r1perf.check import Check, Money, Speed, check, render
+from r1perf.check import Check, Money, Speed, check, render, rows
 from r1perf.cli.pace import SETTLES, pace
 from r1perf.datasets import Conversation, Expected, Turn
 from r1perf.errors import UsageError
 from r1perf.scenario import load
+from r1perf.summary.rates import LEAST_S
 
 RAW = {
     "name": "x", "duration": "100s", "target": {"url": "http://h/v1", "model": "m", "timeouts": {"total": "1h"}},
@@ -311,6 +312,23 @@ def test_requests_of_many_turns_are_about_as_many():
     (row,) = made.rows
     assert (row.conversations, row.requests, row.requests_per_s) == (200, 400, pytest.approx(400 / (99.5 + 11), rel=1e-3))
     assert row.in_flight == 22 + 22  # at the last arrival, not at the end of the last conversation
+
+
+@pytest.mark.parametrize(
+    ("requests", "rates", "lasts"), [(1, (None, None), "under 1ms"), (20, (None, None), "0.095s"), (21, (pytest.approx(210), pytest.approx(42_000)), "0.1s")]
+)  # fmt: skip
+def test_a_stage_of_a_moment_has_no_rates(requests, rates, lasts):
+    raw = {key: value for key, value in RAW.items() if key != "duration"} | {"requests": requests}
+    scenario = load(raw | {"arrivals": {"kind": "constant", "rate": "200/s"}})
+    made = check(scenario, {"w": Items()}, scenario.plan({"w": Items()}), Speed())
+    (row,) = made.rows
+    assert (row.requests_per_s, row.output_tokens_per_s) == rates
+    assert any("longer than the stage" in says for says in made.warnings) == (rates[0] is not None)
+    assert f"constant, {lasts}: constant 200/s" in [line.strip() for line in shown(made, 80)]
+
+
+def test_rates_begin_where_those_of_a_run_do():
+    assert rows.LEAST_S == LEAST_S
 
 
 def test_fewer_requests_than_asked_for_are_told_instead():
