@@ -16,7 +16,7 @@ from locust.env import Environment
 from locust.runners import STATE_RUNNING, STATE_SPAWNING, LocalRunner, MasterRunner, WorkerRunner
 
 from r1perf.arrivals import Closed
-from r1perf.errors import R1perfError
+from r1perf.errors import R1perfError, UsageError
 from r1perf.report import print_report
 from r1perf.report.paper import paper
 from r1perf.scenario import Scenario
@@ -132,6 +132,10 @@ class _Lead:
         Without a worker Locust only warns, in its log, and starts its shape all the same, which then goes on until its process ends.
         """
         options.scenario_of(wanted, host)
+        # Locust changes no users of a shape, and answers that all is well.
+        shaped = isinstance(self._environment.shape_class, OpenLoop)
+        if shaped and self._master.running and wanted.r1_rate == self._options.r1_rate:
+            raise UsageError("a run goes on: stop it before you start another; its rate can be changed here and on /r1perf")
         self._master.client_ids()
         runner = self._environment.runner
         assert runner is not None

@@ -40,7 +40,7 @@ from r1perf.swarm.master import Master
 from r1perf.swarm.part import Part
 from r1perf.swarm.place import place
 from r1perf.swarm.sessions import Held, Sessions
-from r1perf.swarm.user import R1User
+from r1perf.swarm.user import OpenLoop, R1User
 from r1perf.units import Rate
 
 
@@ -223,7 +223,7 @@ class Lead(_Lead):
 
     def __init__(self, runner):
         self.told = []
-        self._environment = SimpleNamespace(runner=runner, web_ui=None, user_classes=[R1User, Portal, object])
+        self._environment = SimpleNamespace(runner=runner, web_ui=None, shape_class=None, user_classes=[R1User, Portal, object])
         self._options = SimpleNamespace(r1_rate="7/s")
         self._master = SimpleNamespace(
             running=False, summary=None, asked=None, stop=lambda reason, asked=True: self.told.append((reason, asked)),
@@ -314,6 +314,24 @@ def test_what_has_started_all_its_users_is_left_alone(ramping):
     ramping._environment.runner.stop()
     assert not keys.dead
     keys.kill()
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "shaped", "rate", "refused"),
+    [
+        pytest.param(True, True, "4/s", True, id="nothing would come of it"),
+        pytest.param(True, True, "8/s", False, id="another rate"),
+        pytest.param(False, True, "4/s", False, id="no run goes on"),
+        pytest.param(True, False, "4/s", False, id="users are sessions"),
+    ],
+)
+def test_a_start_beside_an_open_loop_is_refused_in_the_form(ramping, goes_on, shaped, rate, refused):
+    ramping._environment.shape_class = OpenLoop(lambda: None) if shaped else None
+    ramping._options = argparse.Namespace(r1_rate="4/s")
+    ramping._master.running, ramping._master.client_ids = goes_on, lambda: ["h_1"]
+    asked = argparse.Namespace(r1_scenario="smoke", r1_model="", r1_rate=rate, r1_duration="", r1_set=[])
+    with pytest.raises(UsageError, match=r"^a run goes on: ") if refused else contextlib.nullcontext():
+        ramping._check(asked, None)
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
