@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from r1perf.cli.bucket import opened
 from r1perf.cli.output import note
@@ -11,7 +12,7 @@ from r1perf.report.paper import paper
 from r1perf.report.runs import print_runs
 from r1perf.sinks.influxdb import address
 from r1perf.sinks.influxdb.runs import runs as written
-from r1perf.summary import read_document
+from r1perf.summary.archived import standing
 from r1perf.summary.listed import Listed, listed
 
 
@@ -38,7 +39,14 @@ def _in_folder(folder: Path) -> list[Listed]:
     found = []
     for path in folder.rglob("run.json"):
         try:
-            found.append(listed(read_document(path.parent), str(path.parent)))
+            found.append(_listed(path.parent))
         except ArchiveError as error:
             note(str(error))
     return sorted(found, key=lambda each: each.started_ns, reverse=True)
+
+
+def _listed(folder: Path) -> Listed:
+    """Return the line of a folder's run; of one that was killed its run.json does not know what came of it."""
+    written, alive = standing(folder)
+    line = listed(written, str(folder))
+    return line if alive or written.status != "running" else msgspec.structs.replace(line, status="interrupted")

@@ -22,8 +22,7 @@ from r1perf.sla.recount import recount
 from r1perf.sla.terms import Terms, scope_of, unique
 from r1perf.sla.validate import parse
 from r1perf.sla.verdicts import Side, read_verdicts, verdicts
-from r1perf.summary import read_document
-from r1perf.summary.archived import RUN_JSON
+from r1perf.summary.archived import RUN_JSON, standing
 
 
 def judge_archive(
@@ -40,7 +39,7 @@ def judge_archive(
     `clauses` None: those that its scenario declared; `confidence` None: its scenario's. Clauses against a baseline hold this run and those
     `beside` it (of the same side) against the `baseline` runs, as far as they are `comparable`.
     """
-    written = read_document(run)
+    written, alive = standing(run)
     scenario = load(written.scenario)
     sure = scenario.sla.confidence if confidence is None else confidence
     stages = [(row.plan.name, row.plan.judged) for row in written.stages]
@@ -56,7 +55,7 @@ def judge_archive(
         asked = Terms(open_, sure)
         held = [clause for clause in open_ if isinstance(clause.bound, Baseline)]
         against, with_it = sides(run, baseline, beside) if held else (Picked(()), Picked(()))
-        account, built = recount(run, written, scenario, asked, damage)
+        account, built = recount(run, written, scenario, asked, damage, alive=alive)
         early = built.reason or built.status if built.early or built.status != "finished" else None
         found |= {
             one.clause: one
@@ -104,8 +103,8 @@ def _side(picked: Picked, clause: Clause, damage: Damage) -> Side:
     """Return a clause's value in each run; one that has none, or that is not valid, says nothing of its side."""
     values, left_out = list[float](), list(picked.notes)
     for run in picked.runs:
-        written = read_document(run)
-        account, built = recount(run, written, load(written.scenario), Terms((clause,)), damage)
+        written, alive = standing(run)
+        account, built = recount(run, written, load(written.scenario), Terms((clause,)), damage, alive=alive)
         value = account.value(0)
         if not built.validity.valid:
             left_out.append(f"{run} was left out: it is invalid ({'; '.join(built.validity.reasons)})")

@@ -21,8 +21,8 @@ from r1perf.sla.tallied import Tallied
 from r1perf.sla.tally import Tallier, Tally
 from r1perf.sla.terms import Terms
 from r1perf.sla.wording import count
-from r1perf.summary import ALL, Document, Summary, document, recover
-from r1perf.summary.archived import unlose
+from r1perf.summary import ALL, Document, Summary, recover
+from r1perf.summary.archived import unended, unlose
 from r1perf.summary.archived import workers as workers_in
 
 _ENDED = frozenset(Outcome) - {Outcome.LOST}
@@ -32,15 +32,20 @@ Lines = Counter[tuple[str, int]]
 """How many lines there are of a workload and a stage."""
 
 
-def recount(run: Path, written: Document, scenario: Scenario, terms: Terms, damage: Damage) -> tuple[Account, Document]:
-    """Rebuild a run's summary and count it for these clauses; raises ArchiveError where nothing is left to be counted."""
+def recount(
+    run: Path, written: Document, scenario: Scenario, terms: Terms, damage: Damage, *, alive: bool = False
+) -> tuple[Account, Document]:
+    """Rebuild a run's summary and count it for these clauses; raises ArchiveError where nothing is left to be counted.
+
+    `alive`: the run goes on, and has lost nothing.
+    """
     found = {worker for worker, _ in workers_in(run, known=written.workers)}
     if not found:
         raise ArchiveError(f"{run} holds neither requests nor snapshots: nothing in it can be judged")
     workers = sorted(written.workers or found)
-    summary = recover(run, damage=damage)
+    summary = recover(run, damage=damage, lost=not alive)
     if written.status == "running":
-        built = document(summary, "interrupted", "the run did not come to its end")
+        built = unended(summary, alive=alive)
     else:
         built = written
         unlose([summary.counters], written)

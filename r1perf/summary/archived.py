@@ -56,6 +56,13 @@ def goes_on(folder: Path) -> bool:
     return False
 
 
+def standing(*folders: Path) -> tuple[Document, bool]:
+    """Read a run's `run.json`, and tell whether the run goes on; raises ArchiveError."""
+    alive = any(map(goes_on, folders))  # first: a run that ends now has its run.json before it lets go
+    written = read_document(_told(folders))
+    return written, alive and written.status == "running"
+
+
 def load(folder: Path, damage: Damage = lambda sentence: None) -> Document:
     """Return a run's document: that of `run.json`, or a rebuilt one where the run never came to its end, or has not yet."""
     written = read_document(folder)
@@ -70,20 +77,25 @@ def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
     A run that never came to its end says so, as does one that goes on, and one of whose workers nothing is here is invalid: nobody knows what it measured.
     Raises ArchiveError where the folders are not those of one run.
     """
-    alive = any(map(goes_on, folders))  # first: a run that ends now has its run.json before it lets go
-    written = read_document(_told(folders))
-    if written.status == "running" and alive:
-        summary = recover(*folders, damage=damage, lost=False)
-        built = document(summary, written.status, GOES_ON)
-        return msgspec.structs.replace(built, validity=Validity(False, [GOES_ON]))
-    summary = recover(*folders, damage=damage)
+    written, alive = standing(*folders)
+    summary = recover(*folders, damage=damage, lost=not alive)
     if written.status == "running":
-        written = msgspec.structs.replace(written, status="interrupted", reason=NO_END, early=True)
-    built = document(summary, written.status, written.reason)
+        built = unended(summary, alive=alive)
+        if alive:
+            return built
+    else:
+        built = msgspec.structs.replace(document(summary, written.status, written.reason), early=written.early)
     there = {worker for worker, _ in workers(*folders, known=written.workers)}
     reasons = [f"worker {worker}'s files are missing" for worker in written.workers if worker not in there]
     reasons += built.validity.reasons
-    return msgspec.structs.replace(built, early=written.early, validity=Validity(not reasons, reasons))
+    return msgspec.structs.replace(built, validity=Validity(not reasons, reasons))
+
+
+def unended(summary: Summary, *, alive: bool) -> Document:
+    """Return the document of a run without an end: it goes on, and so may not be judged yet, or was interrupted."""
+    if alive:
+        return msgspec.structs.replace(document(summary, "running", GOES_ON), validity=Validity(False, [GOES_ON]))
+    return msgspec.structs.replace(document(summary, "interrupted", NO_END), early=True)
 
 
 def recover(*folders: Path, damage: Damage = lambda sentence: None, lost: bool = True) -> Summary:

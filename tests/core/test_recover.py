@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from virtual_run import a_run, play, traffic
 
 from r1perf.cli.recover import command
+from r1perf.cli.runs import command as runs_command
 from r1perf.errors import ArchiveError, UsageError
 from r1perf.journal import SnapshotsJournal
 from r1perf.sinks.archive import write_document
@@ -119,6 +120,18 @@ def test_the_end_of_a_run_that_goes_on_is_its_own(tmp_path):
     assert refusal(tmp_path, error=UsageError, write=True) == "the run goes on, and writes its run.json at its end"
     assert "the run goes on; rebuilt from what its workers have written so far" in recovered(tmp_path).output
     log.close()
+
+
+def test_a_list_of_runs_tells_one_that_goes_on_from_one_that_was_killed(tmp_path):
+    def line():
+        (found,) = msgspec.json.decode(CliRunner().invoke(runs_command, [str(tmp_path), "--json"]).stdout)
+        return found["status"], found.get("requests")
+
+    archive(tmp_path)
+    log = HlogWriter(tmp_path / "intervals.hlog", 0)
+    assert line() == ("running", None)
+    log.close()
+    assert line() == ("interrupted", None)
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "interrupted"])

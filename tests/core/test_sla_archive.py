@@ -28,6 +28,7 @@ from r1perf.result import Outcome, Result
 from r1perf.scenario import resolved
 from r1perf.schedule import Stage
 from r1perf.sinks.archive import write_document
+from r1perf.sinks.hlog import HlogWriter
 from r1perf.sla import (
     ClauseError,
     Clusters,
@@ -48,6 +49,7 @@ from r1perf.sla.gaps import clusters
 from r1perf.sla.terms import outline
 from r1perf.snapshot import encode
 from r1perf.summary import Summary, document, read_document
+from r1perf.summary.archived import GOES_ON
 from r1perf.summary.run import PlannedRequests
 from r1perf.summary.validity import Validity
 
@@ -463,7 +465,7 @@ class TestWhatIsMissing:
         ({"invalid": ("it was late",)}, "error", "the run is invalid: it was late"),
         ({"status": "interrupted", "reason": "by Ctrl-C"}, "inconclusive", "the run ended early (by Ctrl-C); so far "),
         ({"status": "finished", "reason": "the limit of $1"}, "inconclusive", "the run ended early (the limit of $1); so far "),
-        ({"status": "running"}, "inconclusive", "the run ended early (the run did not come to its end); so far "),
+        ({"status": "running"}, "inconclusive", "the run ended early (the run did not come to its end; rebuilt "),
     ],
     ids=["invalid", "interrupted", "out of money", "never ended"],
 )
@@ -471,6 +473,18 @@ def test_a_run_that_did_not_end_well_never_passes(tmp_path, ending, verdict, say
     archived(tmp_path / "run", ["p95(ttft) < 200ms"], **ending)
     for found in judge_archive(tmp_path / "run", ["p95(ttft) < 200ms", "p95(ttft) < 9s"]):
         assert (found.verdict, found.says[: len(says)]) == (verdict, says)
+
+
+def test_a_run_that_goes_on_has_lost_nothing_and_is_not_judged_yet(tmp_path):
+    archived(tmp_path / "run", [], workers=1, status="running")
+    cut_snapshots(tmp_path / "run", "0", 20)
+    (tmp_path / "run" / "intervals.hlog").unlink(missing_ok=True)
+    log = HlogWriter(tmp_path / "run" / "intervals.hlog", 0)
+    (found,) = judge_archive(tmp_path / "run", ["p95(ttft) < 9s"])
+    log.close()
+    assert (found.verdict, found.says) == ("error", f"the run is invalid: {GOES_ON}")
+    (killed,) = judge_archive(tmp_path / "run", ["p95(ttft) < 9s"])
+    assert killed.verdict != "error" or GOES_ON not in killed.says
 
 
 class TestEarly:
