@@ -156,22 +156,45 @@ class Journals:
         self.scheduled.path.unlink(missing_ok=True)
 
 
+class _LeftOut:
+    """What a reader leaves out of a file for one kind of reason: told once, however much it is."""
+
+    def __init__(self, path: Path, what: str, damage: Damage) -> None:
+        self._name, self._what, self._damage = path.name, what, damage
+        self._count, self._first = 0, ""
+
+    def add(self, at: int, why: str) -> None:
+        """Leave one out."""
+        self._count += 1
+        self._first = self._first or f"{self._what} {at} was left out: {why}"
+
+    def tell(self) -> None:
+        """Tell the first, and how many more there are."""
+        if self._count:
+            more = f"; and {self._count - 1:,} more for such a reason" if self._count > 1 else ""
+            self._damage(f"{self._name}: {self._first}{more}")
+
+
 def read_requests(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Result]:
     """Go through the results of a file, in the order in which they ended, each once."""
     seen = set[str]()
+    damaged, doubled = _LeftOut(path, "line", damage), _LeftOut(path, "line", damage)
     with _opened(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 if not line.endswith(b"\n"):
                     raise msgspec.DecodeError("the line is cut")
                 result = _decode_result(line)
-                if result.id in seen:
-                    raise msgspec.DecodeError(f"request {result.id} has a line already")
             except msgspec.MsgspecError as error:
-                damage(f"{path.name}: line {number} was left out: {error}")
+                damaged.add(number, str(error))
+                continue
+            if result.id in seen:
+                doubled.add(number, f"request {result.id} has a line already")
                 continue
             seen.add(result.id)
             yield result
+    damaged.tell()
+    doubled.tell()
 
 
 def read_scheduled(path: Path) -> Iterator[Ticket]:
@@ -187,6 +210,7 @@ def read_scheduled(path: Path) -> Iterator[Ticket]:
 def read_snapshots(path: Path, damage: Damage = lambda sentence: None) -> Iterator[Snapshot]:
     """Go through the snapshots of a file, each interval once; nothing can be found behind a damaged one."""
     seen = set[int]()
+    doubled = _LeftOut(path, "record at byte", damage)
     with _opened(path) as file:
         while head := file.read(_LENGTH.size):
             at = file.tell() - len(head)
@@ -198,12 +222,13 @@ def read_snapshots(path: Path, damage: Damage = lambda sentence: None) -> Iterat
                 snapshot = snapshots.decode(data)
             except msgspec.MsgspecError as error:
                 damage(f"{path.name}: what follows byte {at} was left out: {error}")
-                return
+                break
             if snapshot.k in seen:
-                damage(f"{path.name}: the record at byte {at} was left out: interval {snapshot.k} has one already")
+                doubled.add(at, f"interval {snapshot.k} has one already")
                 continue
             seen.add(snapshot.k)
             yield snapshot
+    doubled.tell()
 
 
 def _opened(path: Path) -> BufferedReader:
