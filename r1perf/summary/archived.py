@@ -26,6 +26,7 @@ from r1perf.snapshot import Snapshot
 from r1perf.summary.document import Document, decode, document
 from r1perf.summary.interval import Interval, Key
 from r1perf.summary.merged import Summary
+from r1perf.summary.rates import per_chunk
 from r1perf.summary.validity import Validity
 
 RUN_JSON, LOG = "run.json", "intervals.hlog"
@@ -94,6 +95,7 @@ def rebuilt(*folders: Path, damage: Damage = lambda sentence: None) -> Document:
 def unended(summary: Summary, *, alive: bool) -> Document:
     """Return the document of a run without an end: it goes on, and so may not be judged yet, or was interrupted."""
     if alive:
+        summary.per_chunk = per_chunk((name, workload, n) for (name, workload, _), n in summary.counters.items())
         return msgspec.structs.replace(document(summary, "running", GOES_ON), validity=Validity(False, [GOES_ON]))
     return msgspec.structs.replace(document(summary, "interrupted", NO_END), early=True)
 

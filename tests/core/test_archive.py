@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
-from virtual_run import S, a_run, play, traffic
+from virtual_run import MS, Answer, S, a_run, play, traffic
 
 from r1perf.errors import ArchiveError
 from r1perf.histogram import HIGHEST, Counts
 from r1perf.journal import SnapshotsJournal
+from r1perf.schedule import Stage
 from r1perf.sinks.archive import ArchiveSink, create, write_document
 from r1perf.sinks.environment import environment
 from r1perf.sinks.hlog import HlogWriter, line, read
 from r1perf.snapshot import encode
 from r1perf.summary import Interval, Summary, Validity, document, load, read_document
-from r1perf.summary.archived import GOES_ON, NO_END, goes_on
+from r1perf.summary.archived import GOES_ON, NO_END, goes_on, unended
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -322,3 +323,21 @@ def test_a_stage_that_was_never_planned_is_one_of_the_web_uis(tmp_path):
     assert run.stages[-1].name == "drain"
     assert run.stages[-1].index == 3
     assert [entry.tag for entry in read(tmp_path / "intervals.hlog")] == ["itl.chat.live-2"]
+
+
+def test_of_a_run_that_goes_on_tokens_count_when_they_come():
+    """Ten answers at a time, 20 s each and one begun every 2 s: 100 chunks/s, of which at 40 s half of the last 20 s belongs to no ended one."""
+    answers = [Answer(workload="chat", at_ns=n * 2 * S + 1, ttft_ns=100 * MS, gap_ns=100 * MS, chunks=200) for n in range(20)]
+    stages = (Stage(0, "steady", 0, 60 * S, judged=True, says=""), Stage(1, "drain", 60 * S, None, judged=False, says=""))
+    summary = Summary(a_run(stages=stages))
+    for snapshot in play(answers, seconds=60, stages=stages)[:40]:
+        summary.merge(snapshot)
+    came = sum(
+        counter.n
+        for snapshot in play(answers, seconds=60, stages=stages)[:40]
+        for counter in snapshot.counters
+        if counter.name == "chunks"
+    )
+    known = document(summary).throughput.output_tokens_per_s
+    assert unended(summary, alive=True).throughput.output_tokens_per_s == pytest.approx(came / 40, rel=0.02)
+    assert known < 0.8 * came / 40
