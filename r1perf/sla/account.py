@@ -1,7 +1,7 @@
 """Make each clause's evidence of one run, live or recorded: from its summary, and from what was counted for the clause."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,10 @@ Missing = Callable[[str | None, set[int]], int]
 
 _NEVER = ("ttft", "service_ttft", "ttfo", "e2e", "service_e2e")
 """Metrics that every attempt should have had: one without a value stands at infinity."""
+
+
+_CONNECTED = frozenset({"stale_connection", "eof", "reset"})
+"""Reasons of a `connect_error` over a connection that had come about."""
 
 
 class Account:
@@ -211,17 +215,24 @@ class Account:
             if name == metric and workload in (None, w) and (stages is None or s in stages)
         )
 
-    def _outcomes(self, outcomes: Sequence[Outcome], workload: str | None, stages: set[int]) -> int:
-        names = {f"outcome.{outcome}" for outcome in outcomes}
+    def _counted(self, names: Collection[str], workload: str | None, stages: set[int]) -> int:
         return sum(
             n for (name, w, s), n in self.summary.counters.items() if name in names and workload in (None, w) and s in stages
         )
+
+    def _outcomes(self, outcomes: Sequence[Outcome], workload: str | None, stages: set[int]) -> int:
+        return self._counted({f"outcome.{outcome}" for outcome in outcomes}, workload, stages)
+
+    def _unconnected(self, workload: str | None, stages: set[int]) -> int:
+        """Count the requests that failed since no connection came about, as `Result.unconnected` says of one."""
+        failed = self._counted({f"outcome.{Outcome.CONNECT_ERROR}", f"reason.{Outcome.TIMEOUT}.connect"}, workload, stages)
+        return failed - self._counted({f"reason.{Outcome.CONNECT_ERROR}.{reason}" for reason in _CONNECTED}, workload, stages)
 
     def _expected(self, metric: str, counts: Counts, workload: str | None, stages: set[int]) -> int:
         """Count the attempts that a percentile goes over: values, and those that should have had one."""
         failed = self._outcomes(tuple(FAILED), workload, stages)
         if metric == "connect":
-            return counts.count + self._outcomes((Outcome.CONNECT_ERROR,), workload, stages)
+            return counts.count + self._unconnected(workload, stages)
         if metric == "schedule_delay":
             return counts.count
         if metric in _NEVER:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from r1perf.sla.clauses import Cost, Throughput
 from r1perf.summary import ALL, Summary
-from r1perf.summary.merged import FIRST_CHUNKS
+from r1perf.summary.merged import TTFT_COUNT
 
 Row = tuple[float, float]
 """Numerator and denominator of one interval."""
@@ -119,7 +119,7 @@ def _spread(summary: Summary, name: str, workload: str, stages: set[int], ks: Se
     if name == "output_tokens":
         weights = _by_interval(summary, "chunks", workload, stages, ks)
     else:
-        weights = _by_interval(summary, FIRST_CHUNKS, workload, None, ks)
+        weights = _by_interval(summary, TTFT_COUNT, workload, None, ks)
     if not sum(weights.values()):  # not streamed: what is known came when it ended
         weights = _by_interval(summary, f"window_{name}", workload, stages, ks)
     whole = sum(weights.values())

@@ -22,8 +22,8 @@ FLOW = frozenset({
 })  # fmt: skip
 """Counters that are kept interval by interval for the whole run, grades beside them: what throughput and cost are made of."""
 
-FIRST_CHUNKS = "first_chunks"
-"""Stands in `Summary.flow` for how many requests had their first chunk."""
+TTFT_COUNT = "ttft_count"
+"""Stands in `Summary.flow` for how many requests scheduled in a stage had their first chunk, from `ttft`: early archives have no `first_chunks`."""
 
 UNFOLDED = 16
 """How many of the latest intervals are expected to be added to; late snapshots of others are right too, and cost more."""
@@ -49,7 +49,7 @@ class Summary:
         self.latest: dict[str, int] = {}  # by worker: its last interval
         self.elapsed_ns = 0  # how far the run has been merged, from t0
         self.counters: dict[Key, int] = {}
-        self.flow: dict[int, dict[Key, int]] = {}  # by interval: counters of FLOW, grades, FIRST_CHUNKS
+        self.flow: dict[int, dict[Key, int]] = {}  # by interval: counters of FLOW, grades, TTFT_COUNT
         self.per_chunk: Mapping[tuple[str, str], float] | None = None  # where it is a part of a run: see `rates.per_chunk`
         self._levels: dict[int, tuple[int, int]] = {}  # by interval: in flight and waiting at its flip
         self._at_latest: dict[str, Health] = {}  # by worker: of its last interval
@@ -240,7 +240,7 @@ class Summary:
                 flow[key] = flow.get(key, 0) + counter.n
         for series in snapshot.series:
             if series.metric == "ttft":
-                key = (FIRST_CHUNKS, series.workload, series.stage)
+                key = (TTFT_COUNT, series.workload, series.stage)
                 flow[key] = flow.get(key, 0) + series.count
 
     def _keep(self, snapshot: Snapshot) -> None:

@@ -322,6 +322,11 @@ class TestAttempts:
         if metric == "connect":
             made = account(clauses, [*answers, *broken, refused])
             assert (made.evidence(0).n, made.evidence(0).over_certain, made.value(2)) == (9, 1, None)
+            late = Answer(workload="chat", at_ns=17 * S + 2, outcome=Outcome.TIMEOUT, reason="connect", chunks=0)
+            assert account(clauses, [*answers, *broken, late]).value(2) is None
+            for reason in ("stale_connection", "eof", "reset"):  # over a connection that there was
+                lost = Answer(workload="chat", at_ns=17 * S + 3, outcome=Outcome.CONNECT_ERROR, reason=reason, chunks=0)
+                assert account(clauses, [*answers, *broken, lost]).value(2) is not None
 
     def test_goodput_per_second(self):
         """One cut request may have met its limits, or not."""
