@@ -17,8 +17,8 @@ from r1perf.loop import READ, Cancelled
 T = TypeVar("T")
 
 
-class _Cancelled(Cancelled, gevent.GreenletExit):
-    """Gevent prints whatever else ends a task that has not begun."""
+_Cancelled = type("_Cancelled", (Cancelled, gevent.GreenletExit), {})
+"""Gevent prints whatever else ends a task that has not begun. (Made so since gevent does not say what type its exit has.)"""
 
 
 class _Task:
