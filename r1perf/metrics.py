@@ -46,6 +46,9 @@ METRICS: dict[str, Metric] = {
     )
 }
 
+LEAST_S = 0.1
+"""A shorter window has no rates, planned or measured: a few requests would make any. A drain that was cut at once has none."""
+
 COUNTERS: dict[str, str] = {
     "scheduled": "requests that became due (turns of conversations included), by the stage of their schedule",
     "sent": "requests that were begun to be sent",

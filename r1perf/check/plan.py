@@ -8,9 +8,10 @@ import msgspec
 from r1perf.arrivals import Ramp, Trace
 from r1perf.check.expect import Needs, Speed, needs, time_text
 from r1perf.check.limits import limited
-from r1perf.check.rows import LEAST_S, Row, closed_rows, lasts_s, open_rows
+from r1perf.check.rows import Row, closed_rows, lasts_s, open_rows
 from r1perf.datasets import Items
 from r1perf.datasets.trace import TraceLengths
+from r1perf.metrics import LEAST_S
 from r1perf.scenario import Scenario
 from r1perf.scenario.validate import processes
 from r1perf.schedule import Plan, Stage

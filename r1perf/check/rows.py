@@ -9,15 +9,13 @@ import numpy as np
 
 from r1perf.check.expect import Needs, Speed
 from r1perf.datasets import Items
+from r1perf.metrics import LEAST_S
 from r1perf.scenario import Scenario
 from r1perf.schedule import Plan, Sessions, Stage
 from r1perf.traces import Ints
 
 LOOKED = 1_000
 """Planned conversations whose turns are looked at; the others are taken for the same again."""
-
-LEAST_S = 0.1
-"""Shorter stages have no rates, as in a run's summary."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):

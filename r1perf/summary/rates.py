@@ -4,10 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from r1perf.metrics import LEAST_S
 from r1perf.summary.merged import ALL, Summary
-
-LEAST_S = 0.1
-"""In less, a few requests would make any rate: a drain that was cut at once has none."""
 
 CHUNKS = {
     "window_output_tokens": ("chunks", "counted_chunks"),
